@@ -1,0 +1,37 @@
+# Each target works alone on a fresh clone: the virtual environment is made on first use.
+# Variables: make reproduce PROFILE=laptop JOBS=4; make test PYTHON=python3.12
+PYTHON ?= python3
+PROFILE ?= smoke
+JOBS ?= 2
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help reproduce test lab lock
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+reproduce: $(INSTALLED) ## run every notebook at PROFILE (smoke) and print the table of results
+	$(BIN)/fssl reproduce --profile $(PROFILE) --jobs $(JOBS)
+
+test: $(INSTALLED) ## ruff, all tests, and every notebook against its stored outputs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks
+
+lab: $(INSTALLED) ## open the notebooks in JupyterLab
+	$(BIN)/jupyter lab notebooks/index.ipynb
+
+lock: $(INSTALLED) ## write the versions installed in .venv to requirements.lock
+	@echo "# The exact versions tested, as constraints for pip. Written by \`make lock\`." > requirements.lock
+	$(BIN)/python -m pip freeze --all --exclude-editable --exclude pip >> requirements.lock
+	@touch $(INSTALLED)
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("fssl-core needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12")'
+	@echo "Installing into .venv; PyTorch is large, so this takes a few minutes the first time."
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[notebooks,test]'
+	@touch $@

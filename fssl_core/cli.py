@@ -1,0 +1,192 @@
+"""The command ``fssl``: list and reproduce the notebooks, look after data, stored outputs and claims."""
+
+import argparse
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from fssl_core import __version__
+from fssl_core.errors import FsslError, SettingError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXAMPLES = """\
+examples:
+  fssl list                                            what there is
+  fssl reproduce                                       every notebook at the smoke profile, in minutes
+  fssl reproduce monacosfl --jobs 2                    all notebooks of a paper, two at a time
+  fssl reproduce monacosfl/fig6 --profile laptop       one figure, larger
+  fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
+  fssl data cifar10 --download                         fetch a data set
+  fssl claims --paper monacosfl                        which of the paper's claims hold
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        the exit status: 0, 1 when a notebook failed, 2 when the command cannot be carried out as given, 130 after
+        Ctrl-C.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except FsslError as error:
+        print(f"fssl: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("fssl: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fssl",
+        description="Reproduce federated self-supervised learning, one notebook for each figure or table.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"fssl {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, function, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command.set_defaults(command=function)
+        return command
+
+    def add_ids(command: argparse.ArgumentParser) -> None:
+        text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
+        command.add_argument("ids", nargs="*", metavar="ID", help=text)
+        command.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time; default: 1")
+
+    add("list", _list, "list the notebooks with their IDs and the profiles they are recorded at")
+
+    command = add("reproduce", _reproduce, "execute notebooks and tell which claims held and where the figures are")
+    add_ids(command)
+    command.add_argument(
+        "--profile", default="smoke", metavar="P", help="smoke (seconds; the default), laptop, gpu or paper"
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a parameter of the notebooks, the value in YAML, e.g. --set 'seeds=[0, 1]'; repeatable",
+    )
+
+    command = add("data", _data, "list the data sets that are there, describe one, or fetch it")
+    command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
+    command.add_argument("--download", action="store_true", help="fetch the set into the data folder")
+
+    add_ids(add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs in place"))
+
+    command = add("claims", _claims, "check the papers' claims on the recorded results")
+    command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
+    command.add_argument("--profile", metavar="P", help="results of this profile; default: the most faithful recorded")
+    return parser
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from fssl_core.experiments.notebooks import find_notebooks
+    from fssl_core.experiments.paths import PROFILES
+
+    rows = [
+        {
+            "ID": notebook.id,
+            "title": notebook.title,
+            "recorded": ", ".join(profile for profile in PROFILES if notebook.record_path(profile).exists()),
+        }
+        for notebook in find_notebooks()
+    ]
+    print(_text(pd.DataFrame(rows, columns=["ID", "title", "recorded"])))
+    return 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from fssl_core.experiments.notebooks import execute
+
+    parameters = dict(_assignment(text) for text in arguments.set)
+    table = execute(arguments.ids, profile=arguments.profile, parameters=parameters, jobs=arguments.jobs)
+    print(_text(table.drop(columns="notebook")))
+    return int((table["status"] == "failed").any())
+
+
+def _data(arguments: argparse.Namespace) -> int:
+    from fssl_core.data.datasets import data_root, download, inventory, load_dataset
+
+    if arguments.name is None:
+        if arguments.download:
+            raise SettingError("NAME", None, "a data set to download, e.g. fssl data cifar10 --download")
+        table = inventory()
+        print(_text(table.drop(columns="problem")))
+        for row in table[table["problem"] != ""].itertuples():
+            print(f"\n{row.name}: {row.problem}")
+        print(f"\nLooked in {data_root().absolute()}. Set FSSL_DATA to look elsewhere.")
+        return 0
+    if arguments.download:
+        print(f"{arguments.name} is in {download(arguments.name)}")
+    data = load_dataset(arguments.name)
+    print(
+        f"{data.name}: {len(data.train)} training and {len(data.test)} test images of {data.image_size} x "
+        f"{data.image_size} pixels, {data.channels} channel(s), {len(data.classes)} classes"
+    )
+    return 0
+
+
+def _refresh(arguments: argparse.Namespace) -> int:
+    from fssl_core.experiments.refresh import refresh
+
+    failed = refresh(arguments.ids, jobs=arguments.jobs)
+    if failed:
+        print(f"fssl: left as they were: {', '.join(failed)}", file=sys.stderr)
+    return int(bool(failed))
+
+
+def _claims(arguments: argparse.Namespace) -> int:
+    from fssl_core.reporting.claims import claims_table
+
+    table = claims_table(paper=arguments.paper, profile=arguments.profile)
+    counts = table["verdict"].value_counts()
+    short = table["claim"].map(lambda claim: textwrap.shorten(claim, 70, placeholder=" ..."))
+    print(_text(table.assign(claim=short)))
+    print(f"\n{len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 0
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML 1.2's floats: in PyYAML's 1.1, ``1e-3`` is a word."""
+
+
+_Yaml.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and equals):
+        raise SettingError("--set", text, "NAME=VALUE, e.g. --set epochs=5")
+    try:
+        return name, yaml.load(value, Loader=_Yaml)
+    except yaml.YAMLError as error:
+        raise SettingError(name, value, "a value in YAML, e.g. 3, 1e-3, word, true, [0, 1]") from error
+
+
+def _text(frame: "pd.DataFrame") -> str:
+    """A table for the terminal: numbers to the right, all else to the left, missing values blank."""
+    blank = frame.astype(object).where(frame.notna(), "")
+    columns = []
+    for name in frame:
+        cells = [str(name), *map(str, blank[name])]
+        width = max(map(len, cells))
+        numeric = frame[name].dtype.kind in "if"
+        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))

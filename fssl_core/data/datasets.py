@@ -1,0 +1,299 @@
+"""Image sets by name, each as uint8 tensors on the run's device.
+
+Embedded (no download): ``digits``, ``scattered-digits``. Under ``$FSSL_DATA``, else ``./data``, in torchvision's
+layouts: ``cifar10``, ``cifar100``, ``fashion-mnist``; ``medmnist/<subset>`` from ``medmnist/<subset>.npz``; and any
+other name as a folder of images ``NAME/{train,test}/<class>/*.jpg``.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fssl_core.data import embedded, readers
+from fssl_core.errors import DataError, SettingError
+from fssl_core.notices import notice
+
+FOLDER_IMAGE_SIZE = 64  # pixels; images in folders have no size in common
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images with their classes; treat the tensors as read-only, they are shared.
+
+    Args:
+        images: uint8 ``[N, C, H, W]``.
+        labels: int64 ``[N]``.
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def to(self, device: torch.device | str) -> "ImageSet":
+        return ImageSet(self.images.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Train and test images of one set.
+
+    Args:
+        name: as given to :func:`load_dataset`.
+        train, test: images and labels.
+        classes: name of each class.
+        official: the files are known to be the published ones. False for subsets and look-alikes, for folders of
+            images (nothing tells), and for the embedded sets: do not compare such results with published numbers.
+    """
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    classes: tuple[str, ...]
+    official: bool
+
+    @property
+    def channels(self) -> int:
+        return self.train.images.shape[1]
+
+    @property
+    def image_size(self) -> int:
+        """Side of the square images in pixels."""
+        return self.train.images.shape[-1]
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of each channel over the training images, values in [0, 1]: float ``[C]`` on their device."""
+        return self._statistics[0]
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation of each channel, as :attr:`mean`."""
+        return self._statistics[1]
+
+    @cached_property
+    def _statistics(self) -> tuple[Tensor, Tensor]:
+        # From counts of the 256 values: exact, and no float copy of the images is made.
+        channels = self.train.images.transpose(0, 1).flatten(1)  # [C, N * H * W]
+        share = torch.stack([values.bincount(minlength=256) for values in channels]).double() / channels.shape[1]
+        value = torch.arange(256, device=channels.device) / 255.0
+        mean = (share * value).sum(1)
+        variance = (share * (value - mean.unsqueeze(1)) ** 2).sum(1)
+        return mean.float(), variance.sqrt().float()
+
+
+Parts = tuple[readers.Split, readers.Split, tuple[str, ...]]  # train, test, class names
+
+
+@dataclass(frozen=True)
+class _Download:
+    """A set that torchvision can fetch."""
+
+    read: Callable[[Path], Parts]
+    folders: tuple[str, ...]  # where it may lie under the data root; torchvision's own place first
+    torchvision_class: str
+    counts: tuple[int, int]  # train and test images of the official set
+
+
+DOWNLOADS = {
+    "cifar10": _Download(readers.read_cifar10, ("cifar-10-batches-py",), "CIFAR10", (50_000, 10_000)),
+    "cifar100": _Download(readers.read_cifar100, ("cifar-100-python",), "CIFAR100", (50_000, 10_000)),
+    "fashion-mnist": _Download(
+        readers.read_fashion_mnist, ("FashionMNIST/raw", "fashion-mnist"), "FashionMNIST", (60_000, 10_000)
+    ),
+}
+MEDMNIST = "medmnist/"  # the prefix of its sets' names, and their folder
+EMBEDDED = {"scattered-digits": embedded.scattered_digits, "digits": embedded.digits}
+
+# Train and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41, 2023, and
+# the collection's later corrections of the organ sets).
+MEDMNIST_COUNTS = {
+    "bloodmnist": {(11_959, 3_421)},
+    "breastmnist": {(546, 156)},
+    "dermamnist": {(7_007, 2_005)},
+    "octmnist": {(97_477, 1_000)},
+    "organamnist": {(34_581, 17_778), (34_561, 17_778)},
+    "organcmnist": {(13_000, 8_268), (12_975, 8_216)},
+    "organsmnist": {(13_940, 8_829), (13_932, 8_827)},
+    "pathmnist": {(89_996, 7_180)},
+    "pneumoniamnist": {(4_708, 624)},
+    "retinamnist": {(1_080, 400)},
+    "tissuemnist": {(165_466, 47_280)},
+}
+
+
+def data_root() -> Path:
+    """Where sets are looked for: ``$FSSL_DATA`` if set, else ``data`` in the working directory."""
+    return Path(os.environ.get("FSSL_DATA") or "data")
+
+
+def load_dataset(name: str, *, device: torch.device | str = "cpu", image_size: int | None = None) -> Dataset:
+    """A set by name, wholly on ``device``.
+
+    Args:
+        name: see the module's description and :func:`known_datasets`.
+        device: where the tensors go. Sets on the CPU are kept for the next call in the process.
+        image_size: resize all images to this side (bilinear, antialiased). None keeps the set's own size; for
+            folders of images it is 64, shorter side resized and centre cut.
+
+    Raises:
+        SettingError: ``image_size`` is below 1.
+        DataError: the set is missing (the message says where it was looked for and how to get it), damaged, or its
+            pickles ask for more than arrays.
+    """
+    if image_size is not None and image_size < 1:
+        raise SettingError("image_size", image_size, "None or at least 1 pixel")
+    data = _load(name, data_root(), image_size)
+    if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST)):
+        notice(
+            f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
+            "images): do not compare results on them with published ones."
+        )
+    if torch.device(device).type == "cpu":
+        return data
+    return replace(data, train=data.train.to(device), test=data.test.to(device))
+
+
+@lru_cache(maxsize=4)
+def _load(name: str, root: Path, image_size: int | None) -> Dataset:
+    if name in EMBEDDED:
+        (train, test), classes, official = EMBEDDED[name](), tuple(map(str, range(10))), False
+    else:
+        path = _find(name, root)
+        if path is None:
+            raise DataError(_how_to_get(name, root))
+        train, test, classes = _read(name, path, image_size or FOLDER_IMAGE_SIZE)
+        official = _is_official(name, path, len(train[0]), len(test[0]))
+    if image_size is not None:
+        train, test = ((_resize(images, image_size), labels) for images, labels in (train, test))
+    return Dataset(name, ImageSet(*train), ImageSet(*test), classes, official)
+
+
+def _find(name: str, root: Path) -> Path | None:
+    """The file or folder of a set that is not embedded, if it is there."""
+    places = [root / folder for folder in _places(name)]
+    return next((place for place in places if place.exists()), None)
+
+
+def _places(name: str) -> tuple[str, ...]:
+    if name in DOWNLOADS:
+        return DOWNLOADS[name].folders
+    return (f"{name}.npz",) if name.startswith(MEDMNIST) else (name,)
+
+
+def _how_to_get(name: str, root: Path) -> str:
+    where = " or ".join(str(root / place) for place in _places(name))
+    hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so ./data was searched."
+    if name in DOWNLOADS:
+        how = f"Get it with: fssl data {name} --download"
+    elif name.startswith(MEDMNIST):
+        how = f"Get {name.removeprefix(MEDMNIST)}.npz from https://medmnist.com and put it there."
+    else:
+        known = ", ".join(known_datasets())
+        how = f"Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or use one of: {known}."
+    return f"The set {name!r} is not at {where}.{hint} {how}"
+
+
+def _read(name: str, path: Path, folder_image_size: int) -> Parts:
+    if name in DOWNLOADS:
+        return DOWNLOADS[name].read(path)
+    if name.startswith(MEDMNIST):
+        return readers.read_medmnist(path)
+    return readers.read_folder(path, folder_image_size)
+
+
+def _is_official(name: str, path: Path, train: int, test: int) -> bool:
+    """By the number of images and, where torchvision lists them, the md5 of each file."""
+    if name.startswith(MEDMNIST):
+        return (train, test) in MEDMNIST_COUNTS.get(name.removeprefix(MEDMNIST), ())
+    if name not in DOWNLOADS or (train, test) != DOWNLOADS[name].counts:
+        return False
+    from torchvision import datasets
+
+    source = getattr(datasets, DOWNLOADS[name].torchvision_class)
+    sums = source.resources if name == "fashion-mnist" else source.train_list + source.test_list
+    # idx files may have been unpacked and the archives removed; only archives have a known checksum.
+    return all(datasets.utils.check_integrity(path / file, md5) for file, md5 in sums if (path / file).exists())
+
+
+def _resize(images: Tensor, size: int) -> Tensor:
+    if images.shape[-1] == size:
+        return images
+    from torchvision.transforms.v2 import functional as F
+
+    return torch.cat([F.resize(block, [size, size], antialias=True) for block in images.split(4096)])
+
+
+def known_datasets() -> list[str]:
+    """Names for :func:`load_dataset`: the embedded and the downloadable sets, and what else lies in the data root."""
+    root = data_root()
+    medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz"))
+    folders = sorted(path.parent.name for path in root.glob("*/train") if path.is_dir())
+    return [*EMBEDDED, *DOWNLOADS, *medmnist, *folders]
+
+
+def inventory() -> pd.DataFrame:
+    """What is there, one row per name of :func:`known_datasets`.
+
+    Columns: ``name``; ``found``; ``train`` and ``test``, numbers of images (missing where there are none to count);
+    ``official`` as in :class:`Dataset`; ``path``, where the set is or the first place where it was looked for;
+    ``problem``, why a set that was found cannot be read, else empty.
+    """
+    table = pd.DataFrame([_describe(name, data_root()) for name in known_datasets()])
+    return table.astype({"train": "Int64", "test": "Int64"})
+
+
+def _describe(name: str, root: Path) -> dict[str, object]:
+    row = {"name": name, "found": True, "train": None, "test": None, "official": False, "path": "", "problem": ""}
+    if name in EMBEDDED:
+        train, test = EMBEDDED[name]()
+        return row | {"train": len(train[0]), "test": len(test[0]), "path": "embedded"}
+    path = _find(name, root)
+    if path is None:
+        return row | {"found": False, "path": str(root / _places(name)[0])}
+    row["path"] = str(path)
+    try:
+        if name in DOWNLOADS or name.startswith(MEDMNIST):
+            splits = _read(name, path, FOLDER_IMAGE_SIZE)[:2]
+            train, test = (len(labels) for _, labels in splits)
+        else:  # counted, not decoded
+            train, test = (sum(map(len, files.values())) for files in readers.list_folder(path))
+    except DataError as error:
+        return row | {"problem": str(error)}
+    return row | {"train": train, "test": test, "official": _is_official(name, path, train, test)}
+
+
+def download(name: str) -> Path:
+    """Fetch a set through torchvision into the data root and return its folder; nothing is done if it is there.
+
+    Raises:
+        DataError: torchvision does not have the set, other files are in its place, or it cannot be reached.
+    """
+    root = data_root()
+    if name not in DOWNLOADS:
+        if name in EMBEDDED:
+            raise DataError(f"{name} is embedded: there is nothing to download.")
+        raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {_how_to_get(name, root)}")
+    path = _find(name, root)
+    if path is not None:
+        if _load(name, root, None).official:
+            return path
+        raise DataError(f"{path} holds files of {name} that are not the official ones. Move them away first.")
+
+    from torchvision import datasets
+
+    source = DOWNLOADS[name]
+    try:
+        getattr(datasets, source.torchvision_class)(root, download=True)
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"{name} could not be fetched into {root} ({error}). Try again, or put it there by hand."
+        ) from error
+    return root / source.folders[0]

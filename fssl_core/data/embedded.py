@@ -1,0 +1,107 @@
+"""Two sets of images that need no download, made from scikit-learn's 1,797 handwritten digits of 8 x 8 pixels.
+
+``digits`` are the digits themselves; raw pixels already classify them, so they show little of self-supervision.
+``scattered-digits`` places each digit at a random scale, place and rotation on a 16 x 16 canvas of random brightness
+with noise: raw pixels classify these poorly, learned features clearly better, in seconds of training on a CPU.
+
+Both are the same on every machine: numbers are drawn as uniform float64 and used in element-wise arithmetic only.
+"""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from fssl_core.data.readers import Split
+from fssl_core.random import generator
+
+SEED = 20240601
+TRAIN_SHARE = 0.75  # of each class's digits
+CANVAS = 16  # pixels
+TRAIN_PER_CLASS, TEST_PER_CLASS = 400, 100
+SCALE = (0.5, 0.85)  # side of the placed digit as a share of the canvas
+ROTATION = math.radians(15)  # at most, either way
+CONTRAST = (0.4, 0.9)  # of a digit's ink, in units of the pixel range
+OFFSET = (0.0, 0.4)  # brightness of the background
+NOISE = 0.06  # standard deviation of a pixel's noise
+
+
+@lru_cache(maxsize=1)
+def digits() -> tuple[Split, Split]:
+    """Train (1,347) and test (450) digits, uint8 ``[N, 1, 8, 8]``, with their labels; the same share of each class."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)  # 0..16 -> 0..255
+    labels = torch.from_numpy(bunch.target).long()
+    rank = _uniform("split", len(labels)).argsort()
+    train, test = [], []
+    for digit in range(10):
+        members = rank[labels[rank] == digit]
+        cut = round(TRAIN_SHARE * len(members))
+        train.append(members[:cut])
+        test.append(members[cut:])
+    train, test = torch.cat(train).sort().values, torch.cat(test).sort().values
+    return (images[train], labels[train]), (images[test], labels[test])
+
+
+@lru_cache(maxsize=1)
+def scattered_digits() -> tuple[Split, Split]:
+    """Train (4,000) and test (1,000) images, uint8 ``[N, 1, 16, 16]``, with their labels; classes equally often.
+
+    Train images are made from the train digits of :func:`digits` only, test images from its test digits only.
+    """
+    train, test = digits()
+    return _scatter("train", *train, TRAIN_PER_CLASS), _scatter("test", *test, TEST_PER_CLASS)
+
+
+def _scatter(split: str, images: Tensor, labels: Tensor, per_class: int) -> Split:
+    """``per_class`` scattered images of each class, made from all its digits in turn, classes alternating."""
+    members = [(labels == digit).nonzero().squeeze(1) for digit in range(10)]
+    source = torch.stack([rows[torch.arange(per_class) % len(rows)] for rows in members], dim=1).flatten()  # [N]
+    count = len(source)
+
+    uniform = _uniform(split, count, 6)
+    scale = _between(SCALE, uniform[:, 0])
+    row, column = (_between((scale / 2, 1 - scale / 2), uniform[:, i]) * CANVAS for i in (1, 2))  # the digit's centre
+    angle = _between((-ROTATION, ROTATION), uniform[:, 3])
+    contrast, offset = _between(CONTRAST, uniform[:, 4]), _between(OFFSET, uniform[:, 5])
+    noise = (_uniform(f"{split} noise", count, 3, CANVAS, CANVAS).sum(dim=1) - 1.5) * 2 * NOISE  # nearly normal
+
+    # Where each pixel of the canvas lies on the digit: turn back, shrink back.
+    y = torch.arange(CANVAS, dtype=torch.float64).view(1, -1, 1) + 0.5 - row.view(-1, 1, 1)  # [N, CANVAS, 1]
+    x = torch.arange(CANVAS, dtype=torch.float64).view(1, 1, -1) + 0.5 - column.view(-1, 1, 1)  # [N, 1, CANVAS]
+    side = images.shape[-1]
+    cos, sin, zoom = (value.view(-1, 1, 1) for value in (angle.cos(), angle.sin(), side / (scale * CANVAS)))
+    ink = _bilinear(images[source, 0], (cos * y - sin * x) * zoom + side / 2, (sin * y + cos * x) * zoom + side / 2)
+
+    pixels = offset.view(-1, 1, 1) + contrast.view(-1, 1, 1) * ink + noise
+    return pixels.clamp(0, 1).mul(255).round().to(torch.uint8).unsqueeze(1), labels[source]
+
+
+def _bilinear(images: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Values in [0, 1] of ``images`` (uint8 ``[N, S, S]``) at points ``[N, H, W]`` in pixels; 0 outside."""
+    side = images.shape[-1] + 3
+    padded = F.pad(images.double() / 255, (1, 2, 1, 2)).flatten(1)  # zeros around, so that every point has 4 corners
+    y, x = ((p + 0.5).clamp(0, side - 2) for p in (y, x))  # pixel 0 has its centre at 0.5 and is now pixel 1
+    top, left = y.floor(), x.floor()
+    y, x = y - top, x - left
+    corner = (top * side + left).long().flatten(1)
+
+    def at(step: int) -> Tensor:
+        return padded.gather(1, corner + step).view(y.shape)
+
+    upper = at(0) * (1 - x) + at(1) * x
+    lower = at(side) * (1 - x) + at(side + 1) * x
+    return upper * (1 - y) + lower * y
+
+
+def _uniform(purpose: str, *shape: int) -> Tensor:
+    return torch.rand(*shape, generator=generator(SEED, f"embedded digits, {purpose}"), dtype=torch.float64)
+
+
+def _between(bounds: tuple, uniform: Tensor) -> Tensor:
+    low, high = bounds
+    return low + (high - low) * uniform

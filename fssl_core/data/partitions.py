@@ -1,0 +1,149 @@
+"""How a training set is divided among clients, and how unlike one another that makes them.
+
+Schemes:
+    ``"iid"``: equal shares of the shuffled set.
+    ``"classes:k"``: every client holds exactly k classes; a class is divided equally among its clients.
+    ``"one-class"``: ``"classes:1"``.
+    ``"dirichlet:alpha"``: each class is divided in proportions drawn from a symmetric Dirichlet distribution
+        (Hsu et al., "Measuring the Effects of Non-Identical Data Distribution", 2019); small alpha, unlike clients.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fssl_core.errors import SettingError
+from fssl_core.random import generator
+
+SCHEMES = "iid, classes:k, dirichlet:alpha, one-class"
+DIRICHLET_DRAWS = 1000  # at most, until every client has an image
+SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
+
+
+def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tensor]:
+    """Divide a set among clients; every image goes to exactly one client and no client stays empty.
+
+    Args:
+        labels: class of each image, int ``[N]``.
+        clients: number of clients, from 1 to N.
+        scheme: see the module's description.
+        seed: equal arguments and seed give equal partitions.
+
+    Returns:
+        For each client the indices of its images, int64, ascending, on the labels' device. Sizes differ by as
+        little as the scheme allows.
+
+    Raises:
+        SettingError: the scheme is unknown or cannot be met with these labels and clients.
+    """
+    if not 1 <= clients <= len(labels):
+        raise SettingError("clients", clients, f"from 1 to {len(labels)}, the number of images")
+    draw = generator(seed, "partition")
+    device, labels = labels.device, labels.cpu()
+    kind, _, argument = scheme.partition(":")
+    if scheme == "iid":
+        parts = list(torch.randperm(len(labels), generator=draw).tensor_split(clients))
+    elif kind == "classes" or scheme == "one-class":
+        parts = _by_classes(
+            labels, clients, scheme, 1 if scheme == "one-class" else _number(scheme, argument, int), draw
+        )
+    elif kind == "dirichlet":
+        parts = _dirichlet(labels, clients, scheme, _number(scheme, argument, float), draw)
+    else:
+        raise SettingError("partition", scheme, f"one of {SCHEMES}")
+    return [part.sort().values.to(device) for part in parts]
+
+
+def _number(scheme: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < float("inf"):
+        word = "a whole number" if kind is int else "a number"
+        raise SettingError("partition", scheme, f"{word} above 0 after the colon, as in classes:2 or dirichlet:0.1")
+    return value
+
+
+def _members(labels: Tensor, draw: torch.Generator) -> list[Tensor]:
+    """The shuffled images of each class that occurs."""
+    order = torch.randperm(len(labels), generator=draw)
+    return [order[labels[order] == label] for label in labels.unique()]
+
+
+def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.Generator) -> list[Tensor]:
+    members = _members(labels, draw)
+    classes = len(members)
+    if k > classes:
+        raise SettingError("partition", scheme, f"at most {classes} classes a client, as many as the set has")
+    if clients * k % classes:
+        expected = f"a number whose product with {k} is a multiple of the set's {classes} classes (for {scheme!r})"
+        raise SettingError("clients", clients, expected)
+    shares = clients * k // classes  # clients of each class
+    fewest = min(len(images) for images in members)
+    if fewest < shares:
+        expected = f"at most {fewest * classes // k}: the smallest class has {fewest} images (for {scheme!r})"
+        raise SettingError("clients", clients, expected)
+
+    # Each client takes the k classes with the most shares left, ties at random. Shares left then never differ by
+    # more than one between classes, so the shares always last and no client needs a class twice.
+    left = torch.full((classes,), float(shares))
+    holders: list[list[int]] = [[] for _ in range(classes)]
+    for client in torch.randperm(clients, generator=draw).tolist():
+        taken = (left + torch.rand(classes, generator=draw)).topk(k).indices
+        left[taken] -= 1
+        for label in taken.tolist():
+            holders[label].append(client)
+
+    # tensor_split makes its first pieces one image larger: they go to the clients that hold the fewest other images.
+    pieces = [images.tensor_split(shares) for images in members]
+    sizes = [0] * clients
+    for sweep in range(SWEEPS):
+        for class_pieces, chosen in zip(pieces, holders, strict=True):
+            if sweep:
+                for client, piece in zip(chosen, class_pieces, strict=True):
+                    sizes[client] -= len(piece)
+            chosen.sort(key=sizes.__getitem__)
+            for client, piece in zip(chosen, class_pieces, strict=True):
+                sizes[client] += len(piece)
+
+    parts: list[list[Tensor]] = [[] for _ in range(clients)]
+    for class_pieces, chosen in zip(pieces, holders, strict=True):
+        for client, piece in zip(chosen, class_pieces, strict=True):
+            parts[client].append(piece)
+    return [torch.cat(part) for part in parts]
+
+
+def _dirichlet(labels: Tensor, clients: int, scheme: str, alpha: float, draw: torch.Generator) -> list[Tensor]:
+    members = _members(labels, draw)
+    counts = np.array([len(images) for images in members])
+    numbers = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))
+    for _ in range(DIRICHLET_DRAWS):
+        shares = numbers.dirichlet(np.full(clients, alpha), size=len(members))  # [classes, clients]
+        ends = (shares.cumsum(axis=1) * counts[:, None]).round().astype(int)[:, :-1]  # [classes, clients - 1]
+        if (np.diff(ends, axis=1, prepend=0, append=counts[:, None]).sum(axis=0) > 0).all():
+            pieces = [images.tensor_split(end.tolist()) for images, end in zip(members, ends, strict=True)]
+            return [torch.cat(client) for client in zip(*pieces, strict=True)]
+    expected = f"a larger alpha or fewer clients: in {DIRICHLET_DRAWS} draws, one of {clients} clients was always empty"
+    raise SettingError("partition", scheme, expected)
+
+
+def class_counts(labels: Tensor, parts: list[Tensor], classes: int) -> Tensor:
+    """How many images of each class each client holds: int64 ``[clients, classes]``, on the CPU."""
+    return torch.stack([labels[part].bincount(minlength=classes) for part in parts]).cpu()
+
+
+def heterogeneity(labels: Tensor, parts: list[Tensor]) -> float:
+    """How unlike the whole set the clients are: 0 when each has its class frequencies, towards 1 as they share none.
+
+    The mean over clients of the total variation distance ``1/2 * sum_c |p_client(c) - p(c)|`` between the client's
+    class frequencies and those of all clients together. With k of K equally frequent classes per client: 1 - k/K.
+
+    Raises:
+        SettingError: a client is empty, so that it has no frequencies.
+    """
+    counts = class_counts(labels, parts, int(labels.max()) + 1).double()
+    if (counts.sum(1) == 0).any():
+        raise SettingError("parts", [len(part) for part in parts], "at least one image per client")
+    together = counts.sum(0) / counts.sum()
+    return ((counts / counts.sum(1, keepdim=True) - together).abs().sum(1) / 2).mean().item()

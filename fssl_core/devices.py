@@ -1,0 +1,45 @@
+"""Where a run computes: the device, and what makes the machine fast without changing a number."""
+
+import ctypes
+import os
+import sys
+
+import torch
+
+from fssl_core.errors import SettingError
+
+
+def default_device() -> torch.device:
+    """``$FSSL_DEVICE`` if set, else the first CUDA device, else the CPU.
+
+    Raises:
+        SettingError: ``$FSSL_DEVICE`` names a device that torch does not know or that is not there.
+    """
+    name = os.environ.get("FSSL_DEVICE")
+    if not name:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise SettingError("FSSL_DEVICE", name, "cpu, cuda or cuda:N of this machine") from error
+    return device
+
+
+def keep_freed_memory() -> bool:
+    """Ask glibc to keep big freed buffers for the next operation instead of returning them to the kernel.
+
+    Training allocates the same large activations at every step; without this, page faults take 10 to 30 % of the
+    time on a CPU. Peak memory stays the same. Returns whether the C library took the request (it does on Linux with
+    glibc); elsewhere nothing happens.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # malloc.h: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD
+    return all(
+        mallopt(option, value)
+        for option, value in ((mmap_threshold, 1 << 30), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
+    )

@@ -1,0 +1,70 @@
+"""Features of a frozen model, computed once: every image passes the model exactly once."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from fssl_core.errors import DataError
+
+
+@torch.no_grad()
+def extract(
+    model: nn.Module, images: Tensor, mean: Sequence[float], std: Sequence[float], *, batch: int = 512
+) -> Tensor:
+    """Features of ``images``, without augmentation, the model in evaluation mode.
+
+    Call it inside ``torch.autocast`` for lower precision; the features are float32 all the same.
+
+    Args:
+        model: any module from float images [B, C, H, W] to [B, D]; more dimensions are flattened to D. Every
+            module's training flag is put back afterwards, also after an error.
+        images: uint8 [N, C, H, W], on the model's device.
+        mean: mean of each channel, of pixels in [0, 1].
+        std: standard deviation of each channel, likewise.
+        batch: images per forward pass.
+
+    Returns:
+        float32 [N, D] on the images' device.
+
+    Raises:
+        DataError: there are no images, or they are not uint8.
+    """
+    if images.dtype != torch.uint8 or images.dim() != 4 or len(images) == 0:
+        raise DataError(
+            f"Features need uint8 images [N, C, H, W] with N > 0, got {images.dtype} {list(images.shape)}: "
+            "pass the `images` of an ImageSet as loaded, not scaled."
+        )
+    dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
+    shift = torch.as_tensor(mean, dtype=dtype, device=images.device)[:, None, None]  # [C, 1, 1]
+    scale = torch.as_tensor(std, dtype=dtype, device=images.device)[:, None, None]
+    with _evaluating(model):
+        parts = [model((part.to(dtype) / 255 - shift) / scale).flatten(1).float() for part in images.split(batch)]
+    return torch.cat(parts)  # [N, D]
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; then each module's own mode again (a frozen part may differ from the rest)."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def check_features(name: str, features: Tensor, labels: Tensor) -> None:
+    """Raise :class:`DataError` unless ``features`` are finite [N, D] with one label each, N > 0."""
+    if features.dim() != 2 or labels.shape != features.shape[:1] or len(features) == 0:
+        raise DataError(
+            f"The {name} need features [N, D] and labels [N] with N > 0, "
+            f"got {list(features.shape)} and {list(labels.shape)}."
+        )
+    if not features.isfinite().all():
+        raise DataError(
+            f"The features of the {name} are not all finite: the model that made them has diverged. "
+            "Evaluate an earlier checkpoint or lower the learning rate."
+        )

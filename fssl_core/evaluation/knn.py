@@ -1,0 +1,70 @@
+"""Weighted k-nearest-neighbour classification, the accuracy that needs no training.
+
+Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination" (CVPR 2018), Section 3.4:
+a neighbour votes for its class with weight exp(similarity / T). Both MocoSFL and MonAcoSFL choose their checkpoint
+by it. k and T are not in the papers; 200 and 0.1 are those of the authors' code.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fssl_core.errors import SettingError
+from fssl_core.evaluation.features import check_features
+from fssl_core.notices import notice
+from fssl_core.settings import check_range
+
+
+@torch.no_grad()
+def knn_accuracy(
+    bank: Tensor,
+    bank_labels: Tensor,
+    queries: Tensor,
+    query_labels: Tensor,
+    *,
+    k: int = 200,
+    temperature: float = 0.1,
+    block: int = 1024,
+) -> float:
+    """Fraction of queries whose class wins the vote of their ``k`` most similar features in the bank.
+
+    Neighbours exactly as similar as the k-th vote as well, and a tie between classes goes to the lower label, so
+    the order of the bank does not matter.
+
+    Args:
+        bank: features that vote, [N, D]; need not be normalised.
+        bank_labels: int64 [N], non-negative.
+        queries: features to classify, [M, D].
+        query_labels: int64 [M].
+        k: number of neighbours; with a bank smaller than that, all of it votes and one notice says so.
+        temperature: T > 0; the smaller, the more the nearest neighbours decide.
+        block: queries handled at a time; memory is about ``1.5 * block * N`` floats.
+
+    Returns:
+        Accuracy in [0, 1].
+
+    Raises:
+        SettingError: ``k`` or ``temperature`` is not positive.
+        DataError: shapes do not fit, or features are not finite.
+    """
+    check_range("k", k, 1)
+    if not temperature > 0:
+        raise SettingError("temperature", temperature, "a positive number")
+    check_features("bank", bank, bank_labels)
+    check_features("queries", queries, query_labels)
+    if k > len(bank):
+        notice(f"kNN: k={k} neighbours asked for, the bank has {len(bank)}; all of them vote.")
+        k = len(bank)
+
+    bank = F.normalize(bank.float())
+    votes_for = F.one_hot(bank_labels).to(bank.dtype)  # [N, classes]
+    correct = torch.zeros((), dtype=torch.int64, device=bank.device)
+    for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
+        similarity = F.normalize(query.float()) @ bank.T  # [B, N]
+        top = similarity.topk(k).values  # [B, k], descending
+        outside = similarity < top[:, -1:]
+        # exp(sim / T) up to a factor per query, which keeps the largest weight at 1 for any temperature
+        weight = similarity.sub_(top[:, :1]).div_(temperature).exp_().masked_fill_(outside, 0)
+        votes = weight @ votes_for  # [B, classes]
+        correct += (votes.argmax(1) == label).sum()
+    return correct.item() / len(queries)

@@ -1,0 +1,85 @@
+"""How a run came about: versions, machine, time and memory."""
+
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import fssl_core
+
+
+class Session:
+    """One stretch of computing a run; a run that was interrupted has several.
+
+    Args:
+        earlier: the provenance that the sessions before this one left, if any.
+    """
+
+    def __init__(self, earlier: dict[str, Any] | None = None) -> None:
+        self.earlier = earlier or {}
+        self.started = time.perf_counter()
+        if torch.cuda.is_initialized():
+            torch.cuda.reset_peak_memory_stats()
+
+    def record(self) -> dict[str, Any]:
+        """Provenance up to now.
+
+        ``seconds`` and ``sessions`` are sums over all sessions. As the record is made when a checkpoint is saved and
+        when the run ends, time whose work an interruption lost is not counted. ``peak_memory_bytes`` is the largest
+        resident memory of the process, whatever it computed before; ``peak_gpu_memory_bytes`` is what this run's
+        tensors took on the GPU (0 on a CPU).
+        """
+        gpu_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
+        return {
+            "fssl_core": fssl_core.__version__,
+            **git_state(),
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "torchvision", "numpy")},
+            "device": torch.cuda.get_device_name() if gpu_memory else cpu_name(),
+            "threads": torch.get_num_threads(),
+            "seconds": self.earlier.get("seconds", 0.0) + time.perf_counter() - self.started,
+            "sessions": self.earlier.get("sessions", 0) + 1,
+            "peak_memory_bytes": max(self.earlier.get("peak_memory_bytes", 0), peak_memory()),
+            "peak_gpu_memory_bytes": max(self.earlier.get("peak_gpu_memory_bytes", 0), gpu_memory),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB elsewhere
+
+
+@cache
+def cpu_name() -> str:
+    """The processor as the system calls it."""
+    if sys.platform.startswith("linux"):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def git_state() -> dict[str, Any]:
+    """``commit`` of the code in use, or ``"unknown"``, and whether it was ``modified`` since (``None``: unknown)."""
+    package = Path(fssl_core.__file__).parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie in someone else's repository
+        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": "unknown", "modified": None}

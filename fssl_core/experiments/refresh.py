@@ -1,0 +1,146 @@
+"""Refreshing the outputs stored in the notebooks, so that a diff shows what changed and nothing else."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
+from fssl_core.experiments.paths import PROFILES, project_root
+from fssl_core.files import atomic_write
+
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+_KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow")
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_RECORDED = re.compile(r"(<!-- recorded -->).*?(<!-- /recorded -->)", re.DOTALL)
+
+
+def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
+    """Execute notebooks as they stand (their default profile is ``smoke``) and store the outputs in place.
+
+    Args:
+        ids: which notebooks, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`.
+        jobs: how many at a time.
+
+    Returns:
+        the IDs of those that failed; they are left as they were.
+    """
+    root = project_root()
+    folder = root / "build" / "refresh"
+    notebooks = find_notebooks(ids)
+    tasks = [Task(notebook, {}, folder / notebook.path.relative_to(root / "notebooks")) for notebook in notebooks]
+    failed = []
+    for outcome in run_tasks(tasks, jobs):
+        notebook = outcome.task.notebook
+        if outcome.error:
+            failed.append(notebook.id)
+            continue
+        stored = normalised(_read(notebook.path), _read(outcome.task.target), root)
+        fill_recorded(stored, notebook)
+        with atomic_write(notebook.path, "w") as file:
+            file.write(nbformat.v4.writes(stored) + "\n")
+    return failed
+
+
+def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> NotebookNode:
+    """The source notebook with the outputs of its execution, without anything that differs between two executions.
+
+    Dropped: timings, stderr (warnings and progress bars), widgets, papermill's and the editor's metadata, addresses
+    of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., random ids of
+    styled tables are numbered, cells without an id get one from their source. Images stay as they are.
+
+    Args:
+        source: the notebook as it is kept.
+        executed: the same notebook, executed without added cells.
+        root: the project's folder.
+    """
+    cells, ids, count = [], set(), 0
+    for number, (cell, done) in enumerate(zip(source.cells, executed.cells, strict=True)):
+        kept = {key: value for key, value in cell.metadata.items() if key in _KEPT_CELL_METADATA}
+        new = {"id": _cell_id(cell, ids), "cell_type": cell.cell_type, "metadata": kept, "source": cell.source}
+        if cell.cell_type == "code":
+            ran = done.execution_count is not None
+            count += ran
+            new["execution_count"] = count if ran else None
+            new["outputs"] = _outputs(done.outputs, new["execution_count"], number, root)
+        elif cell.get("attachments"):
+            new["attachments"] = cell.attachments
+        cells.append(new)
+    return nbformat.from_dict({"cells": cells, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5})
+
+
+def fill_recorded(stored: NotebookNode, notebook: Notebook) -> None:
+    """Write the table of recorded runs between ``<!-- recorded -->`` and ``<!-- /recorded -->`` of the title cell."""
+    rows = [record for profile in PROFILES if (record := notebook.record(profile)) is not None]
+    lines = ["| profile | device | seconds | seeds |", "|---|---|---|---|", *map(_recorded_row, rows)]
+    text = "\n".join(lines) if rows else "Not recorded yet."
+    title = stored.cells[0]
+    title.source = _RECORDED.sub(lambda match: f"{match[1]}\n\n{text}\n\n{match[2]}", title.source)
+
+
+def _recorded_row(record: dict[str, Any]) -> str:
+    seeds = record.get("seeds", "")
+    seeds = ", ".join(map(str, seeds)) if isinstance(seeds, list) else seeds
+    seconds = f"{record['seconds']:.0f}" if "seconds" in record else ""
+    return f"| {record['profile']} | {record.get('device', '')} | {seconds} | {seeds} |"
+
+
+def _read(path: Path) -> NotebookNode:
+    # v4.reads does not validate: a cell without an id is what we are here to mend.
+    return nbformat.v4.reads(path.read_text(encoding="utf-8"))
+
+
+def _cell_id(cell: NotebookNode, taken: set[str]) -> str:
+    name, copies = cell.get("id"), 0
+    while not name or name in taken:
+        name = hashlib.sha256(f"{copies}{cell.source}".encode()).hexdigest()[:8]
+        copies += 1
+    taken.add(name)
+    return name
+
+
+def _outputs(outputs: Sequence[NotebookNode], count: int | None, cell: int, root: Path) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    for output in outputs:
+        new = dict(output)
+        if output.output_type == "stream":
+            if output.name == "stderr":
+                continue
+            new["text"] = _plain(re.sub(r"[^\n]*\r(?!\n)", "", output.text), root)  # what a terminal would still show
+            if kept and kept[-1]["output_type"] == "stream":  # when it was flushed is chance
+                kept[-1]["text"] += new["text"]
+                continue
+        elif "data" in output:
+            if _WIDGET in output.data:
+                continue
+            new["data"] = {
+                kind: _plain(value, root) if isinstance(value, str) and not kind.startswith("image/") else value
+                for kind, value in output.data.items()
+            }
+            if output.output_type == "execute_result":
+                new["execution_count"] = count
+        kept.append(new)
+    return _with_numbered_styles(kept, cell)
+
+
+def _plain(text: str, root: Path) -> str:
+    for path, short in ((root, "."), (Path.home(), "~")):
+        if path != Path(path.anchor):
+            text = re.sub(rf"(?<![\w./]){re.escape(str(path))}(?![\w-])", short, text)
+    return re.sub(r"(?<= at )0x[0-9a-f]+", "0x0", text)
+
+
+def _with_numbered_styles(outputs: list[dict[str, Any]], cell: int) -> list[dict[str, Any]]:
+    """pandas gives every styled table a random id of five hex digits; number them by cell instead."""
+    text = json.dumps(outputs)
+    for number, style in enumerate(dict.fromkeys(re.findall(r"#T_([0-9a-f]{5})\b|#T_([0-9a-f]{5})_", text))):
+        text = text.replace(f"T_{''.join(style)}", f"T_{cell}_{number}")
+    return json.loads(text)

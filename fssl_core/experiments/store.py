@@ -1,0 +1,334 @@
+"""The run store: a run is a value, computed once and kept in a folder that its settings name.
+
+What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a method
+``execute(run, progress) -> summary``. Its hash names the folder ``<runs>/<key>``:
+
+    settings.json     what was asked for; written first
+    checkpoint.pt     where to resume; deleted at the end (and the one before it, checkpoint.previous.pt)
+    <name>.csv        tables, for example the metrics of each epoch
+    <name>.tensors    models and other tensors
+    provenance.json   versions, device, seconds, memory, commit
+    summary.json      the results, scalars; written last: a run with a summary is finished
+
+A class attribute ``version`` says which results the code computes: raise it when they change, and stored runs of the
+old version are computed again.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from fssl_core.errors import FsslError
+from fssl_core.experiments.paths import runs_root
+from fssl_core.experiments.provenance import Session
+from fssl_core.files import atomic_write
+from fssl_core.settings import Settings
+from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
+
+
+class Progress(Protocol):
+    """What an engine calls to say how far it is, with the figures to show, e.g. ``progress(3, 50, loss=2.1)``."""
+
+    def __call__(self, done: int, total: int, /, **figures: Any) -> None: ...
+
+
+class Run:
+    """A handle on a run's folder, whether the run is finished, interrupted or not yet begun.
+
+    Args:
+        settings: what decides the run's result.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.folder = runs_root() / settings.key
+        self.checkpoint = Checkpoint(self.folder)
+
+    def __repr__(self) -> str:
+        return f"{type(self.settings).__name__} {self.settings.key}"
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The results by name; ``None`` while the run is unfinished."""
+        return _read_json(self.folder / "summary.json")
+
+    @property
+    def provenance(self) -> dict[str, Any] | None:
+        """Versions, device, seconds, memory and commit; ``None`` before the first checkpoint."""
+        return _read_json(self.folder / "provenance.json")
+
+    @property
+    def finished(self) -> bool:
+        """Whether the results are there and were computed by this version of the code.
+
+        Raises:
+            FsslError: the folder holds other settings, or is damaged.
+        """
+        stored, asked = _read_json(self.folder / "settings.json"), self._identity()
+        done = self.summary is not None
+        if stored is None and not done:
+            return False
+        if stored is None or {**stored, "version": asked["version"]} != asked:
+            raise FsslError(
+                f"The folder {self.folder} should hold the settings {asked}, but its settings.json says {stored}: it "
+                "was changed by hand, or two settings share a name. Delete or move it and run again."
+            )
+        return done and stored == asked
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Keep a table; its index is not kept."""
+        with full_disk_explained(self.folder), atomic_write(self.folder / f"{name}.csv", "w") as file:
+            table.to_csv(file, index=False)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table as it was written, floats to the bit.
+
+        Raises:
+            FsslError: this run has no such table; the message lists those it has.
+        """
+        return _read_table(self.folder, name)
+
+    def save_tensors(self, name: str, state: dict[str, Any]) -> None:
+        """Keep tensors and plain values, for example a model's ``state_dict``."""
+        save_tensors(self.folder / f"{name}.tensors", state)
+
+    def tensors(self, name: str) -> dict[str, Any]:
+        """Tensors as they were saved, on the CPU.
+
+        Raises:
+            FsslError: this run has no such tensors, or their file is damaged.
+        """
+        try:
+            return load_tensors(self.folder / f"{name}.tensors")
+        except FileNotFoundError:
+            raise _missing(self.folder, name, ".tensors") from None
+
+    def _identity(self) -> dict[str, Any]:
+        version = getattr(self.settings, "version", 1)
+        values = {"kind": type(self.settings).__name__, "version": version, "settings": self.settings.as_dict()}
+        return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
+
+    def _row(self) -> dict[str, Any]:
+        return {**_flat(self.settings.as_dict()), **self.summary, "key": self.settings.key}
+
+    def _prepare(self) -> None:
+        """Make the folder ready for computing; the caller holds the lock."""
+        for leftover in self.folder.glob(".*"):  # of a write that a kill cut off
+            leftover.unlink()
+        stored, asked = _read_json(self.folder / "settings.json"), self._identity()
+        if stored is not None and stored != asked:
+            _notice(f"{self} was computed by version {stored.get('version')} of the code; starting again.")
+            self._clear()
+        _write_json(self.folder / "settings.json", asked)
+
+    def _clear(self) -> None:
+        # The summary first and the settings not at all: killed in between, the folder is an unfinished run of the
+        # old version.
+        (self.folder / "summary.json").unlink(missing_ok=True)
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in ("lock", "settings.json"):
+                path.unlink()
+
+    def _compute(self, progress: Progress) -> None:
+        self._prepare()
+        session = Session(self.provenance)
+
+        def record() -> None:
+            _write_json(self.folder / "provenance.json", session.record())
+
+        self.checkpoint.after_save = record
+        try:
+            summary = _checked_summary(self.settings.execute(self, progress), self.settings)
+        except KeyboardInterrupt:
+            saved = self.checkpoint.path.exists()
+            start = f"resume from the last checkpoint in {self.folder}" if saved else "start it again"
+            _notice(f"{self} interrupted; run again to {start}.")
+            raise
+        record()
+        _write_json(self.folder / "summary.json", summary)
+        self.checkpoint.remove()
+
+
+def run(settings: Settings, *, progress: bool = True) -> Run:
+    """Compute a run, or resume it, unless it is finished; wait if another process is computing it.
+
+    Args:
+        settings: what to run.
+        progress: show a progress bar on stderr.
+
+    Raises:
+        FsslError: the folder holds other settings, or no space is left. Errors of ``execute`` pass through; what
+            is stored then lets the next call resume.
+    """
+    handle = Run(settings)
+    _finish(handle, show=progress)
+    return handle
+
+
+def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFrame:
+    """Compute all runs that are not finished, in the order given.
+
+    Args:
+        settings: what to run; equal settings are one run.
+        progress: show progress on stderr: runs with the time left, and the run that is being computed.
+
+    Returns:
+        one row for each of the given settings, in their order: the settings' fields (those of nested settings as
+        ``outer.inner``), the summary, and the run's ``key``.
+
+    Raises:
+        as :func:`run`; runs that were finished before stay finished.
+    """
+    runs = {item.key: Run(item) for item in settings}
+    unfinished = [handle for handle in runs.values() if not handle.finished]
+    varying = _varying([_flat(handle.settings.as_dict()) for handle in unfinished])
+    hidden = not (progress and unfinished)
+    with tqdm(total=len(unfinished), desc="runs", unit="run", leave=False, dynamic_ncols=True, disable=hidden) as bar:
+        for handle in unfinished:
+            values = _flat(handle.settings.as_dict())
+            _finish(handle, show=progress, position=1, title=" ".join(str(values.get(name)) for name in varying))
+            bar.update()
+    return pd.DataFrame([runs[item.key]._row() for item in settings])
+
+
+def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """One table of all the runs of a frame, with the settings of the run in every row.
+
+    Args:
+        frame: what :func:`run_all` returned, or some of its rows; the column ``key`` is used.
+        name: of the table that each run wrote, e.g. ``"metrics"``.
+
+    Returns:
+        first the settings in which the runs differ, then the table's own columns, then the other settings, so that
+        ``seed`` is a column with one seed as well. Where a setting and a column of the table share a name, the
+        table's is kept.
+    """
+    keys = list(dict.fromkeys(frame["key"]))
+    settings = [_flat(_read_json(runs_root() / key / "settings.json")["settings"]) for key in keys]
+    tables = [_read_table(runs_root() / key, name).assign(key=key) for key in keys]
+    varying = _varying(settings)
+    table = pd.concat(tables, ignore_index=True)
+    values = pd.DataFrame([{**value, "key": key} for key, value in zip(keys, settings, strict=True)])
+    values = values.drop(columns=[column for column in table if column in values and column != "key"])
+    names = [column for column in values if column != "key"]
+    merged = table.merge(values, on="key", how="left", validate="many_to_one")
+    first = [column for column in names if column in varying]
+    own = [column for column in table if column != "key"]
+    return merged[[*first, *own, *(column for column in names if column not in varying), "key"]]
+
+
+def _finish(handle: Run, *, show: bool, position: int = 0, title: str = "") -> None:
+    if handle.finished:
+        return
+    with (
+        full_disk_explained(handle.folder),
+        _locked(handle),
+        closing(_Bar(title or str(handle), position, show)) as bar,
+    ):
+        if not handle.finished:  # else the process that was waited for did it
+            handle._compute(bar)
+
+
+@contextmanager
+def _locked(handle: Run) -> Iterator[None]:
+    """Hold the run's lock; the system frees it when the process dies, however it dies."""
+    handle.folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(handle.folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        _notice(f"Another process is computing {handle}; waiting for it.")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class _Bar:
+    """An engine's progress as a bar that goes when the run is done; it starts at the first call."""
+
+    def __init__(self, title: str, position: int, show: bool) -> None:
+        self.options = {"desc": title, "position": position, "leave": False, "dynamic_ncols": True, "disable": not show}
+        self.bar: tqdm | None = None
+
+    def __call__(self, done: int, total: int, /, **figures: Any) -> None:
+        if self.bar is None:
+            self.bar = tqdm(total=total, initial=done, **self.options)  # a resumed run: the time left from here on
+        self.bar.set_postfix(figures, refresh=False)
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _notice(text: str) -> None:
+    tqdm.write(f"fssl: {text}", file=sys.stderr)  # above the bars
+
+
+def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Scalars as JSON knows them; a name that a setting has as well would make two columns of one name."""
+    plain = {}
+    for name, value in summary.items():
+        if hasattr(value, "item"):  # numpy and torch scalars
+            value = value.item()
+        if not isinstance(value, int | float | str | None):
+            raise TypeError(f"summary[{name!r}] is a {type(value).__name__}: a summary holds scalars, tables the rest.")
+        if name == "key" or name in _flat(settings.as_dict()):
+            raise ValueError(f"summary[{name!r}] has the name of a setting; choose another.")
+        plain[name] = value
+    return plain
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = tuple(value) if isinstance(value, list) else value
+    return flat
+
+
+def _varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names whose values differ between the rows, in order of appearance."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in names if len({json.dumps(row.get(name)) for row in rows}) > 1]
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (TypeError, ValueError) as error:
+        raise FsslError(f"{path} is damaged ({error}). Delete the folder {path.parent} and run again.") from error
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    with atomic_write(path, "w") as file:
+        json.dump(value, file, indent=2)
+
+
+def _read_table(folder: Path, name: str) -> pd.DataFrame:
+    try:
+        # An empty field is a missing number; the words "None" and "NA" are words.
+        return pd.read_csv(folder / f"{name}.csv", keep_default_na=False, na_values=[""])
+    except FileNotFoundError:
+        raise _missing(folder, name, ".csv") from None
+
+
+def _missing(folder: Path, name: str, suffix: str) -> FsslError:
+    there = ", ".join(sorted(path.stem for path in folder.glob(f"*{suffix}"))) or "none"
+    return FsslError(f"The run in {folder} has no {name}{suffix}; it has: {there}.")

@@ -1,0 +1,226 @@
+"""A federation is a matrix: every client's model is a row of one contiguous buffer.
+
+The buffer is stored block by block: first the first parameter of all clients, then the second of all clients, and so
+on, so that each parameter's ``[clients, *shape]`` block is contiguous and a module can use it as it is, without a
+copy. What a federation does then becomes a few operations on the buffer: an exponential moving average is one
+``lerp_``, SGD is one fused optimiser step on one parameter, an average over clients is a mean over rows.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fssl_core.errors import SettingError
+
+
+class ClientMatrix:
+    """The models of all clients: one row a client, one column a value of the model's state.
+
+    Args:
+        model: an ordinary module. Every row starts as a copy of its state, so all clients begin equal.
+            Its buffers must be floating point, as those of :mod:`fssl_core.models.layers` are.
+        clients: number of rows, at least 1.
+
+    Attributes:
+        weights: all parameters, ``[clients * parameters]``: a leaf for an optimiser. Its ``grad`` is where
+            :meth:`module` puts the gradients.
+        blocks: by name, parameters first, the state of all clients ``[clients, *shape]``. Those of parameters are
+            views of ``weights``; a buffer (batch norm's statistics) has memory of its own, because autograd would
+            take its update during a forward pass for a change of the weights.
+        elements: numbers in one client's state (parameters and buffers): what one client sends at a synchronisation.
+    """
+
+    def __init__(self, model: nn.Module, clients: int) -> None:
+        if clients < 1:
+            raise SettingError("clients", clients, "at least 1")
+        state = model.state_dict()
+        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        like = next(iter(state.values()))
+        self.clients = clients
+        self.elements = sum(value.numel() for value in state.values())
+        self.parameters = sum(shape.numel() for shape in shapes.values())
+        self.weights = nn.Parameter(
+            torch.empty(clients * self.parameters, dtype=like.dtype, device=like.device), requires_grad=False
+        )
+        self.parameter_blocks = self._views_by_name(self.weights.detach(), shapes)
+        buffers = {name: value.expand(clients, *value.shape).clone() for name, value in state.items() if name not in shapes}
+        self.blocks = {**self.parameter_blocks, **buffers}
+        self._model = model
+        self.load_state_dict(state)
+
+    def _views_by_name(self, flat: Tensor, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+        """The ``[clients, *shape]`` blocks of a tensor laid out as ``weights``."""
+        blocks = flat.split([self.clients * shape.numel() for shape in shapes.values()])
+        return {name: block.view(self.clients, *shapes[name]) for name, block in zip(shapes, blocks, strict=True)}
+
+    def requires_grad_(self) -> "ClientMatrix":
+        """Make room for gradients: modules made from now on accumulate theirs into ``weights.grad``."""
+        self.weights.requires_grad_()
+        self.weights.grad = torch.zeros_like(self.weights)
+        return self
+
+    def module(self) -> nn.Module:
+        """One module that runs all clients at once, on activations ``[batch, clients * channels, height, width]``.
+
+        Its parameters and buffers are this matrix: what changes in one changes in the other. With a single client
+        it is an ordinary module.
+        """
+        return self._bind([0] if self.clients == 1 else None)[0]
+
+    def row_modules(self) -> list[nn.Module]:
+        """One ordinary module a client, on activations ``[batch, channels, height, width]``; views again."""
+        return self._bind(range(self.clients))
+
+    def _bind(self, rows: Iterable[int] | None) -> list[nn.Module]:
+        """Copies of the model whose state is a view of the given rows; of all of them, stacked, for None."""
+        gradients: dict[str, Tensor] = {}
+        if self.weights.grad is not None:
+            shapes = {name: block.shape[1:] for name, block in self.parameter_blocks.items()}
+            gradients = self._views_by_name(self.weights.grad, shapes)
+        modules = []
+        for row in [None] if rows is None else rows:
+            module = copy.deepcopy(self._model)
+            for name, block in self.blocks.items():
+                value = block if row is None else block[row]
+                owner_name, _, leaf = name.rpartition(".")
+                owner = module.get_submodule(owner_name)
+                if name in self.parameter_blocks:
+                    owner._parameters[leaf] = parameter = nn.Parameter(value, requires_grad=name in gradients)
+                    if name in gradients:
+                        parameter.grad = gradients[name] if row is None else gradients[name][row]
+                else:
+                    owner._buffers[leaf] = value
+            modules.append(module)
+        return modules
+
+    def state_dict(self, client: int | None = None) -> dict[str, Tensor]:
+        """A copy of one client's state; with None, of the average over all clients."""
+        return {
+            name: (block.mean(0) if client is None else block[client]).clone() for name, block in self.blocks.items()
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Give every client the same state."""
+        for name, block in self.blocks.items():
+            block.copy_(state[name].expand_as(block))
+
+    def all_rows(self) -> dict[str, Tensor]:
+        """All clients' states as they lie in memory, for a checkpoint; not copies."""
+        return {"weights": self.weights.detach()} | {
+            name: block for name, block in self.blocks.items() if name not in self.parameter_blocks
+        }
+
+    @torch.no_grad()
+    def load_all_rows(self, rows: Mapping[str, Tensor]) -> None:
+        """Take over what :meth:`all_rows` gave, of a matrix of the same model and number of clients."""
+        for name, values in self.all_rows().items():
+            values.copy_(rows[name])
+
+    @torch.no_grad()
+    def take(self, source: "ClientMatrix", rows: Sequence[int] | Tensor) -> None:
+        """Fill this matrix with the given rows of another: the clients that take part now."""
+        for name, block in self.blocks.items():
+            block.copy_(source.blocks[name][rows])
+
+    @torch.no_grad()
+    def put(self, target: "ClientMatrix", rows: Sequence[int] | Tensor) -> None:
+        """Write this matrix back as the given rows of another: the inverse of :meth:`take`."""
+        for name, block in self.blocks.items():
+            target.blocks[name][rows] = block
+
+    @torch.no_grad()
+    def average_towards_(self, online: "ClientMatrix", decay: float) -> None:
+        """Exponential moving average of the parameters: ``self = decay * self + (1 - decay) * online``."""
+        self.weights.lerp_(online.weights, 1 - decay)
+
+
+def forward_stacked(module: nn.Module, images: Tensor) -> Tensor:
+    """All clients in one call: every convolution becomes one grouped convolution.
+
+    Args:
+        module: from :meth:`ClientMatrix.module`.
+        images: ``[clients, batch, channels, height, width]``.
+
+    Returns:
+        activations, ``[clients, batch, channels, height, width]``.
+    """
+    clients = images.shape[0]
+    folded = images.transpose(0, 1).flatten(1, 2)  # [batch, clients * channels, H, W]
+    return module(folded).unflatten(1, (clients, -1)).transpose(0, 1)
+
+
+def forward_loop(modules: Sequence[nn.Module], images: Tensor) -> Tensor:
+    """One client after the other: the readable reference, same shapes and values as :func:`forward_stacked`."""
+    return torch.stack([module(batch) for module, batch in zip(modules, images, strict=True)])
+
+
+class ClientForward:
+    """Runs the models of a :class:`ClientMatrix` on ``[clients, batch, channels, height, width]``.
+
+    Args:
+        matrix: the clients.
+        backend: ``"stacked"``, ``"loop"``, or ``"auto"``. On a CPU, stacking pays from about eight clients on: it
+            saves the overhead of many small calls, and with few clients there is none to save. On a GPU every
+            launch counts, so clients are always stacked.
+    """
+
+    def __init__(self, matrix: ClientMatrix, backend: str = "auto") -> None:
+        if backend not in BACKENDS:
+            raise SettingError("backend", backend, "one of " + ", ".join(BACKENDS))
+        if backend == "auto":
+            few_on_cpu = matrix.clients < 8 and matrix.weights.device.type == "cpu"
+            backend = "loop" if few_on_cpu else "stacked"
+        self.backend = backend
+        self._modules = matrix.row_modules() if backend == "loop" else [matrix.module()]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        if self.backend == "loop":
+            return forward_loop(self._modules, images)
+        if images.shape[0] == 1:  # a single client is an ordinary model
+            return self._modules[0](images[0])[None]
+        return forward_stacked(self._modules[0], images)
+
+    def train(self, mode: bool = True) -> None:
+        """Training or evaluation mode of every module."""
+        for module in self._modules:
+            module.train(mode)
+
+
+BACKENDS = ("auto", "stacked", "loop")
+
+
+@torch.no_grad()
+def misalignment(online: ClientMatrix, momentum: ClientMatrix, clients: Tensor | None = None) -> Tensor:
+    """Sum over clients and parameters of ``|online - momentum|``: Eq. 2 of MonAcoSFL, before its division.
+
+    Args:
+        online, momentum: matrices of the same model.
+        clients: the rows to count; None for all.
+
+    Returns:
+        a scalar; divide by clients x parameters for the mean of Eq. 2.
+    """
+    if clients is None:
+        return (online.weights - momentum.weights).abs().sum()
+    total = online.weights.new_zeros(())
+    for name, block in online.parameter_blocks.items():
+        total += (block[clients] - momentum.blocks[name][clients]).abs().sum()
+    return total
+
+
+@torch.no_grad()
+def divergence(matrix: ClientMatrix) -> Tensor:
+    """How far clients are from their average, layer by layer: the inner sums of Eq. 4 of MocoSFL.
+
+    Returns:
+        ``[parameter tensors]``: for each, the L2 distance of a client to the average client, averaged over clients,
+        in the order of ``parameter_blocks``. Their sum is one synchronisation's term of Eq. 4.
+    """
+    distances = []
+    for block in matrix.parameter_blocks.values():
+        rows = block.flatten(1)  # [clients, numbers]
+        distances.append((rows - rows.mean(0)).norm(dim=1).mean())
+    return torch.stack(distances)

@@ -1,0 +1,35 @@
+"""Writing files so that a reader sees the old file or the new one, never half of it."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO]:
+    """Open a temporary file beside ``path`` and rename it to ``path`` when the block ends without an error.
+
+    Args:
+        path: the file to replace; its folder is made when missing.
+        mode: ``"wb"`` for bytes or ``"w"`` for text (UTF-8).
+
+    Raises:
+        OSError: as the file system raises it, for example when no space is left; ``path`` is then untouched
+            and no temporary file stays behind.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,69 @@
+"""Backbones, the cut that splits one between client and server, and heads."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from fssl_core.errors import SettingError
+from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape
+from fssl_core.models.heads import GlobalPool, Projector
+from fssl_core.models.initialise import build, initialise_
+from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS
+from fssl_core.models.mobilenet import mobilenetv2
+from fssl_core.models.resnet import DEPTHS, resnet
+from fssl_core.settings import check_choice, check_range
+
+ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
+    **{name: partial(resnet, name) for name in DEPTHS},
+    "mobilenetv2": partial(mobilenetv2, "mobilenetv2"),
+    "mobilenetv2-imagenet": partial(mobilenetv2, "mobilenetv2-imagenet", strides="imagenet"),
+}
+
+
+def build_backbone(
+    name: str,
+    *,
+    width: int = 64,
+    norm: str = "group",
+    image_size: int = 32,
+    channels: int = 3,
+    generator: torch.Generator | None = None,
+) -> Backbone:
+    """A backbone on the CPU with its first values.
+
+    Args:
+        name: a key of ``ARCHITECTURES``.
+        width: 64 for the papers' number of channels; other multiples of 4 scale it.
+        norm: ``"group"`` (4 channels per group, standardised convolutions) or ``"batch"``.
+        image_size: side of an image in pixels; chooses the stem of a ResNet.
+        channels: channels of an image.
+        generator: source of the first values, on the CPU; without one, always the same values.
+
+    Raises:
+        SettingError: naming the argument that cannot be used.
+    """
+    check_choice("architecture", name, ARCHITECTURES)
+    check_choice("norm", norm, NORMS)
+    if width < CHANNELS_PER_GROUP or width % CHANNELS_PER_GROUP:
+        raise SettingError("width", width, f"a positive multiple of {CHANNELS_PER_GROUP}, the channels of a group")
+    check_range("image_size", image_size, low=1)
+    check_range("channels", channels, low=1)
+    return build(
+        lambda: ARCHITECTURES[name](width=width, norm=norm, image_size=image_size, channels=channels), generator
+    )
+
+
+__all__ = [
+    "ARCHITECTURES",
+    "Backbone",
+    "GlobalPool",
+    "Projector",
+    "build",
+    "build_backbone",
+    "client_elements",
+    "cut",
+    "cut_layers",
+    "initialise_",
+    "latent_shape",
+]

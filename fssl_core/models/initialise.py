@@ -1,0 +1,49 @@
+"""First values of all parameters, drawn from a generator that is passed in: the global one is never touched."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from fssl_core.models.layers import Conv2d
+from fssl_core.random import generator as make_generator
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> nn.Module:
+    """Fill all parameters and buffers of ``module`` in place and return it.
+
+    As in the authors' code of MocoSFL and MonAcoSFL: Xavier-uniform weights and zero biases for linear layers and
+    plain convolutions, PyTorch's default for standardised convolutions, ones and zeros for normalisations.
+
+    Args:
+        module: on the CPU, made of linear, convolution, group norm and batch norm layers.
+        generator: on the CPU; without one, always the same numbers.
+
+    Raises:
+        TypeError: the module holds parameters of a layer for which there is no rule.
+    """
+    if generator is None:
+        generator = make_generator(0, "initialise")
+    for layer in module.modules():
+        if isinstance(layer, nn.GroupNorm | nn.BatchNorm2d):
+            layer.reset_parameters()
+        elif isinstance(layer, nn.Linear | nn.Conv2d):
+            if isinstance(layer, Conv2d) and layer.standardize:
+                nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
+            else:
+                nn.init.xavier_uniform_(layer.weight, generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif next(layer.parameters(recurse=False), None) is not None:
+            raise TypeError(f"no rule to initialise a {type(layer).__name__}: add one to models/initialise.py")
+    return module
+
+
+def build(make: Callable[[], M], generator: torch.Generator | None = None) -> M:
+    """What ``make()`` returns, on the CPU, with the first values of :func:`initialise_` only."""
+    with torch.device("meta"):  # layers draw default values when made, from the global generator: none on "meta"
+        module = make()
+    return initialise_(module.to_empty(device="cpu"), generator)

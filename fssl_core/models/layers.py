@@ -1,0 +1,123 @@
+"""Convolutions and normalisations that run one model, or all client models of a federation in one call.
+
+The layers are PyTorch's own, with its parameter shapes and state dict. In addition their parameters may carry one
+more leading dimension, ``[clients, *shape]``: the layer then stands for one layer per client, and activations are
+``[batch, clients * channels, H, W]``, all channels of client 0 first. Convolutions become grouped convolutions, and
+a normalisation over ``clients * channels`` channels is a normalisation per client.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fssl_core.settings import check_choice
+
+NORMS = ("group", "batch")
+CHANNELS_PER_GROUP = 4  # MocoSFL, Appendix A.1
+
+
+def standardize(weight: Tensor) -> Tensor:
+    """Weight standardisation (Qiao et al., 2019): ``(w - mean) / std`` of every filter, ``std`` being unbiased.
+
+    One fused kernel. ``layer_norm`` divides by the biased deviation, which the constant gain turns into the unbiased
+    one; ``eps`` stands under the root where the authors of MocoSFL add 1e-5 to the deviation.
+
+    Args:
+        weight: filters ``[..., out, in / groups, height, width]``.
+    """
+    filter_shape = weight.shape[-3:]
+    size = filter_shape.numel()
+    gain = weight.new_full(filter_shape, ((size - 1) / size) ** 0.5)
+    return F.layer_norm(weight, filter_shape, gain, eps=1e-10)
+
+
+class Conv2d(nn.Conv2d):
+    """Convolution that keeps the image size at stride 1, with standardised filters on request.
+
+    Args:
+        standardize: apply :func:`standardize` to the weight in every forward pass.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        *,
+        groups: int = 1,
+        bias: bool = False,
+        standardize: bool = False,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, groups=groups, bias=bias
+        )
+        self.standardize = standardize
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias, groups = self.weight, self.bias, self.groups
+        if self.standardize:
+            weight = standardize(weight)
+        if weight.dim() == 5:  # [clients, out, in / groups, height, width]
+            groups *= weight.shape[0]
+            weight = weight.flatten(0, 1)
+            bias = None if bias is None else bias.flatten()
+        return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + (", standardize=True" if self.standardize else "")
+
+
+class GroupNorm(nn.GroupNorm):
+    """Group normalisation with four channels per group, or one group where there are fewer channels."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(max(1, channels // CHANNELS_PER_GROUP), channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        clients = self.weight.numel() // self.num_channels
+        return F.group_norm(x, clients * self.num_groups, self.weight.flatten(), self.bias.flatten(), self.eps)
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation, with statistics per client when stacked.
+
+    ``num_batches_tracked`` is a float, unlike PyTorch's, so that all buffers of a client fit in one float matrix. It
+    stays in the state dict because the papers count it among the values that a client sends.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.num_batches_tracked = self.num_batches_tracked.to(torch.get_default_dtype())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.num_batches_tracked.add_(1)
+        return F.batch_norm(
+            x,
+            self.running_mean.view(-1),  # a view, never a copy: training updates it in place
+            self.running_var.view(-1),
+            self.weight.flatten(),
+            self.bias.flatten(),
+            self.training,
+            self.momentum,
+            self.eps,
+        )
+
+
+def norm_layer(kind: str, channels: int) -> nn.Module:
+    """The normalisation ``"group"`` or ``"batch"``. The convolution before a group norm is standardised.
+
+    Raises:
+        SettingError: for another kind.
+    """
+    check_choice("norm", kind, NORMS)
+    return GroupNorm(channels) if kind == "group" else BatchNorm2d(channels)
+
+
+def conv_norm(
+    norm: str, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *, groups: int = 1
+) -> nn.Sequential:
+    """A convolution without bias and its normalisation: standardised filters if and only if group norm follows."""
+    conv = Conv2d(in_channels, out_channels, kernel_size, stride, groups=groups, standardize=norm == "group")
+    return nn.Sequential(conv, norm_layer(norm, out_channels))

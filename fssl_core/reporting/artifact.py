@@ -1,0 +1,126 @@
+"""One figure or table of a paper, as a notebook reproduces it: what it is called, what it saves, what is recorded."""
+
+import json
+import platform
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+
+import fssl_core
+from fssl_core.errors import SettingError
+from fssl_core.experiments.paths import figures_root
+from fssl_core.experiments.provenance import git_state
+from fssl_core.files import atomic_write
+from fssl_core.reporting.claims import PROFILES, VERDICTS, check_claims
+from fssl_core.reporting.reference import PAPERS, Paper
+from fssl_core.settings import check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Artifact:
+    """A notebook's result at one profile, saved as ``figures/<key>/<artifact>.<profile>.{png,csv,json}``.
+
+    Args:
+        id: paper and artifact, e.g. ``"monacosfl/fig6"``.
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+
+    Raises:
+        SettingError: if either cannot be used.
+    """
+
+    def __init__(self, id: str, profile: str) -> None:
+        key, _, name = id.partition("/")
+        if key not in PAPERS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise SettingError("id", id, f"<paper>/<artifact> with a paper of {', '.join(PAPERS)}")
+        check_choice("profile", profile, PROFILES)
+        self.id, self.profile, self.key, self.name = id, profile, key, name
+        self._created = time.perf_counter()
+
+    @property
+    def paper(self) -> Paper:
+        """Title, venue and short citation of the artifact's paper."""
+        return PAPERS[self.key]
+
+    def subtitle(self, *, data: str, seeds: Sequence[int] = ()) -> str:
+        """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds"``."""
+        parts = [f"profile {self.profile}", data]
+        if seeds:
+            parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds")
+        return " · ".join(parts)
+
+    def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
+        """The artifact's claims judged on ``results``: columns id, claim, check, verdict, value, profile."""
+        return check_claims(self.id, results, self.profile)
+
+    def save(
+        self,
+        figure: "Figure",
+        results: pd.DataFrame,
+        *,
+        data: str,
+        seeds: Sequence[int] = (),
+        settings: dict[str, Any] | list[dict[str, Any]],
+        device: str = "cpu",
+        seconds: float | None = None,
+    ) -> None:
+        """Write the figure, the numbers in it, and how they were made; each file appears whole or not at all.
+
+        Args:
+            figure: the matplotlib figure; its PNG has the same bytes whenever the same figure is drawn.
+            results: the tidy results, as the claims' predicates read them.
+            data: name of the data, e.g. ``"scattered-digits"``.
+            seeds: the seeds behind the numbers; none for closed forms.
+            settings: the settings of the runs, as plain values.
+            device: where they ran.
+            seconds: what the computation took when it was done, from the runs' provenance, so that a notebook whose
+                runs were all stored does not record the moment it took to read them; else the time since this object
+                was made.
+        """
+        seconds = time.perf_counter() - self._created if seconds is None else seconds
+        verdicts = self.check_claims(results)["verdict"].value_counts()
+        record = {
+            "artifact": self.id,
+            "profile": self.profile,
+            "data": data,
+            "seeds": list(seeds),
+            "settings": settings,
+            "device": str(device),
+            "seconds": round(seconds, 1),
+            "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in VERDICTS},
+            "versions": {
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "fssl_core": fssl_core.__version__,
+            },
+            **git_state(),
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"  # before any file is touched
+        with atomic_write(self._path("png")) as file:
+            figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+        with atomic_write(self._path("csv"), "w") as file:
+            results.to_csv(file, index=False, lineterminator="\n")
+        with atomic_write(self._path("json"), "w") as file:
+            file.write(text)
+
+    def recorded(self) -> pd.DataFrame:
+        """What is recorded of this artifact: a row per profile with data, seeds, device, seconds and claim counts."""
+        rows = []
+        for profile in PROFILES:
+            path = self._path("json", profile)
+            if path.exists():
+                record = json.loads(path.read_text(encoding="utf-8"))
+                names = ("profile", "data", "device", "seconds", "date")
+                rows.append({name: record[name] for name in names} | {"seeds": len(record["seeds"])} | record["claims"])
+        return pd.DataFrame(rows, columns=["profile", "data", "seeds", "device", "seconds", *VERDICTS, "date"])
+
+    def _path(self, suffix: str, profile: str | None = None) -> Path:
+        return figures_root() / self.key / f"{self.name}.{profile or self.profile}.{suffix}"

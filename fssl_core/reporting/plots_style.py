@@ -1,0 +1,132 @@
+"""The one look of all figures: a style without global effect, a fixed colour per method, panels and headings."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+MUTED = "#5f6368"
+GREY = "#949494"
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """How a method is drawn; marker and line tell methods apart in grey print too."""
+
+    colour: str
+    marker: str
+    line: str | tuple
+
+
+# seaborn's "colorblind" colours, fixed per method so that a method looks the same in every figure of every paper
+METHODS: dict[str, MethodStyle] = {
+    "MocoSFL": MethodStyle("#d55e00", "o", (0, (4, 1.2))),
+    "MonAcoSFL": MethodStyle("#0173b2", "s", "-"),
+    "FedAvg": MethodStyle("#949494", "v", "-."),
+    "L-DAWA": MethodStyle("#029e73", "D", "-"),
+    "FedSimCLR": MethodStyle("#cc78bc", "^", "--"),
+    "FedMoCoV3": MethodStyle("#ca9161", "P", "-."),
+    "LW-FedSSL": MethodStyle("#56b4e9", "X", "-"),
+    "Prog-FedSSL": MethodStyle("#7a5195", "*", (0, (5, 1, 1, 1))),
+    "MFCL": MethodStyle("#b8a800", "h", "-"),
+    "FL-BYOL": MethodStyle("#a23b4a", "<", ":"),
+    "FL-MoCoV2": MethodStyle("#4b5320", ">", ":"),
+}
+METHOD_COLOURS: dict[str, str] = {name: style.colour for name, style in METHODS.items()}
+
+
+def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
+    """The fixed style of each known method; a method of your own takes the next unused one."""
+    names = list(dict.fromkeys(names))
+    spare = iter([style for name, style in METHODS.items() if name not in names] * (1 + len(names)))
+    return {name: METHODS[name] if name in METHODS else next(spare) for name in names}
+
+
+@contextmanager
+def use_style() -> Iterator[None]:
+    """The figures' look for the plots made inside; also a decorator. Nothing outside is changed."""
+    look = {
+        **sns.plotting_context("notebook", font_scale=0.85),
+        **sns.axes_style("ticks"),
+        "axes.grid": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "grid.color": "#e6e6e6",
+        "grid.linewidth": 0.8,
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+        "figure.dpi": 100,
+        "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine
+    }
+    with plt.rc_context(look):
+        yield
+
+
+def panels(
+    count: int, *, width: float = 4.0, height: float = 3.1, most: int = 3, **share: bool
+) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` axes, at most ``most`` in a row; ``share`` goes to ``plt.subplots``."""
+    columns = min(count, most)
+    rows = -(-count // columns)
+    fig, axes = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained", **share
+    )
+    axes = list(axes.flat)
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    return fig, axes[:count]
+
+
+def finish(fig: Figure, title: str, subtitle: str) -> Figure:
+    """Write title and subtitle above the axes, take the figure out of pyplot, and return it.
+
+    A notebook then shows it once, as the cell's last expression.
+    """
+    width, height = fig.get_size_inches()
+    title = textwrap.fill(title, int(9.5 * width))
+    subtitle = textwrap.fill(subtitle, int(13 * width))
+    title_height, subtitle_height = 0.22 * (1 + title.count("\n")), 0.18 * (1 + subtitle.count("\n"))
+    header = title_height + subtitle_height + 0.2
+    height += header
+    fig.set_size_inches(width, height)
+    fig.text(0.008, 1 - 0.04 / height, title, fontsize=12, fontweight="bold", va="top")
+    fig.text(0.008, 1 - (0.06 + title_height) / height, subtitle, fontsize=9, color=MUTED, va="top")
+    fig.get_layout_engine().set(rect=(0, 0, 1, 1 - header / height))
+    plt.close(fig)
+    return fig
+
+
+def legend_below(fig: Figure, columns: int = 4) -> None:
+    """One legend for all panels, under them."""
+    keys = {}
+    for axes in fig.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            keys.setdefault(label, handle)
+    if "chance" in keys:
+        keys["chance"] = keys.pop("chance")  # the last one, whatever was drawn first
+    fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=min(columns, len(keys)))
+
+
+def first_column(axes: Axes) -> bool:
+    """Whether a panel is the leftmost of its row and so carries the label of the y axis."""
+    return axes.get_subplotspec().is_first_col()
+
+
+def percent_axis(axes: Axes, label: str) -> None:
+    """Fractions on the y axis shown as percent."""
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=""))
+    axes.set_ylabel(f"{label} (%)")
+
+
+def mean_and_std(values: np.ndarray) -> tuple[float, float]:
+    """Mean and sample standard deviation over seeds; the latter is 0 for a single seed."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

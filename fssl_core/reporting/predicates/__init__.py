@@ -1,0 +1,5 @@
+"""One module per paper with a predicate per claim; importing this package registers them all."""
+
+from fssl_core.reporting.predicates import monacosfl
+
+__all__ = ["monacosfl"]

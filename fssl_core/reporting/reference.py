@@ -1,0 +1,124 @@
+"""The papers' own numbers, settings and claims, as the package data in ``fssl_core/reference`` state them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from fssl_core.errors import SettingError
+from fssl_core.settings import check_choice
+
+KINDS = ("ordering", "magnitude", "exact", "qualitative")
+COMPUTE = ("analytic", "table_arithmetic", "untrained", "toy", "training")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a title line needs: full title, where it appeared, and the short citation."""
+
+    title: str
+    venue: str
+    citation: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper, in our words, that a notebook can test.
+
+    Args:
+        id: unique name, starting with the paper's key.
+        artifact: the notebook that shows it, without the key, e.g. ``"fig6"``.
+        claim: the statement.
+        check: what decides it.
+        settings: the settings it is about.
+        kind: one of :data:`KINDS`.
+        compute: what a verdict needs, one of :data:`COMPUTE`.
+        source_check: what checking it against formulas, tables or the authors' code showed.
+    """
+
+    id: str
+    artifact: str
+    claim: str
+    check: str
+    settings: Mapping[str, Any] = field(hash=False)
+    kind: str
+    compute: str
+    source_check: str = ""
+
+
+PAPERS: dict[str, Paper] = {
+    "mocosfl": Paper(
+        "MocoSFL: enabling cross-client collaborative self-supervised learning", "ICLR 2023", "Li et al., 2023"
+    ),
+    "monacosfl": Paper(
+        "A deep cut into Split Federated Self-supervised Learning",
+        "ECML PKDD 2024",
+        "Przewięźlikowski et al., 2024",
+    ),
+    "ldawa": Paper(
+        "L-DAWA: Layer-wise Divergence Aware Weight Aggregation in Federated Self-Supervised Visual "
+        "Representation Learning",
+        "ICCV 2023",
+        "Rehman et al., 2023",
+    ),
+    "lwfedssl": Paper(
+        "LW-FedSSL: Resource-efficient Layer-wise Federated Self-supervised Learning",
+        "arXiv:2401.11647",
+        "Tun et al., 2024",
+    ),
+    "mfcl": Paper(
+        "Modular Federated Contrastive Learning with Twin Normalization for Resource-limited Clients",
+        "TMLR",
+        "Motamedi and Kim, TMLR",
+    ),
+}
+
+
+def paper_table(key: str, table: str) -> pd.DataFrame:
+    """A table of a paper in long format, one printed cell per row.
+
+    Args:
+        key: the paper, one of :data:`PAPERS`.
+        table: e.g. ``"table2"``.
+
+    Returns:
+        Columns as in ``<key>_<table>.csv``; ``value`` is what the paper prints, in the row's ``unit``
+        (so accuracies are in percent here, unlike ours).
+
+    Raises:
+        SettingError: if the paper has no such table; the message lists those it has.
+    """
+    check_choice("paper", key, PAPERS)
+    prefix, suffix = f"{key}_table", ".csv"
+    names = [file.name for file in _folder().iterdir()]
+    numbers = [name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix)]
+    available = [f"table{number}" for number in sorted(numbers, key=int)]
+    if table not in available:
+        raise SettingError(
+            "table", table, f"one of {', '.join(available)}" if available else "none: it prints no table"
+        )
+    with (_folder() / f"{key}_{table}.csv").open(encoding="utf-8") as file:
+        return pd.read_csv(file)
+
+
+def paper_settings(key: str) -> dict[str, Any]:
+    """A paper's settings: what it states, what it leaves open with our default, and what the authors' code does."""
+    return _yaml(key, "settings")
+
+
+def paper_claims(key: str) -> list[Claim]:
+    """The testable claims of a paper, in the order of its claims file."""
+    return [Claim(**entry) for entry in _yaml(key, "claims")["claims"]]
+
+
+def _folder() -> Traversable:
+    return resources.files("fssl_core.reference")
+
+
+def _yaml(key: str, what: str) -> dict[str, Any]:
+    check_choice("paper", key, PAPERS)
+    return yaml.safe_load((_folder() / f"{key}_{what}.yaml").read_text(encoding="utf-8"))

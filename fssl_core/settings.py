@@ -1,0 +1,58 @@
+"""Settings as values: frozen, checked when made, hashable to a name that is the same on every machine."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fssl_core.errors import SettingError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of all settings. A subclass is a frozen dataclass whose :meth:`check` raises :class:`SettingError`."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, list):  # papermill and JSON know no tuples
+                object.__setattr__(self, field.name, tuple(value))
+            if field.type is float and type(value) is int:  # 1 and 1.0 are one setting and one hash
+                object.__setattr__(self, field.name, float(value))
+        self.check()
+
+    def check(self) -> None:
+        """Raise :class:`SettingError` for a value that cannot be used."""
+
+    def changed(self, **values: Any) -> Self:
+        """A copy with some fields changed; an unknown name is an error that lists the known ones."""
+        names = [field.name for field in dataclasses.fields(self)]
+        for name, value in values.items():
+            if name not in names:
+                raise SettingError(name, value, f"one of the settings of {type(self).__name__}: {', '.join(names)}")
+        return dataclasses.replace(self, **values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as stored in a run's ``settings.json``."""
+        return dataclasses.asdict(self)
+
+    @property
+    def key(self) -> str:
+        """Sixteen hex digits that name these settings: equal settings, equal key."""
+        text = json.dumps({"kind": type(self).__name__, **self.as_dict()}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_choice(name: str, value: object, allowed: Collection) -> None:
+    """Raise :class:`SettingError` unless ``value`` is one of ``allowed``."""
+    if value not in allowed:
+        raise SettingError(name, value, "one of " + ", ".join(map(str, allowed)))
+
+
+def check_range(name: str, value: float, low: float = float("-inf"), high: float = float("inf")) -> None:
+    """Raise :class:`SettingError` unless ``low <= value <= high`` (a NaN is refused)."""
+    if not low <= value <= high:
+        bounds = f"at least {low:g}" if high == float("inf") else f"a number from {low:g} to {high:g}"
+        raise SettingError(name, value, bounds)

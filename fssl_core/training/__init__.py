@@ -1,0 +1,1 @@
+"""The engines: how clients and server train together."""

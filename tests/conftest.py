@@ -1,0 +1,49 @@
+"""Set-up shared by all tests: one thread per worker, no windows, nothing written into the repository."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+# Set before torch is imported, and inherited by the kernels that run notebooks. One thread each, because there are
+# as many pytest workers as cores, and because the order of floating-point sums then does not depend on the machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "FSSL_DATA" in os.environ:  # a kernel starts in the folder of its notebook
+    os.environ["FSSL_DATA"] = str(Path(os.environ["FSSL_DATA"]).resolve())
+
+matplotlib.use("Agg")  # here only: a notebook's kernel keeps its inline figures
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Send runs and figures to a folder of this session, shared by its pytest-xdist workers, which inherit it."""
+    if hasattr(config, "workerinput"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="fssl-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    os.environ["FSSL_RUNS"] = str(folder / "runs")
+    os.environ["FSSL_FIGURES"] = str(folder / "figures")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    import torch  # not before the variables above are set
+
+    no_gpu = pytest.mark.skip(reason="needs a CUDA device")
+    by_hand = pytest.mark.skip(reason="measures speed; run by hand with `pytest -m benchmark tests/benchmarks`")
+    for item in items:
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            item.add_marker(no_gpu)
+        if item.get_closest_marker("benchmark") and "benchmark" not in config.option.markexpr:
+            item.add_marker(by_hand)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of real data sets; a test that needs it is skipped where there is none."""
+    root = os.environ.get("FSSL_DATA")
+    if root is None or not Path(root).is_dir():
+        pytest.skip("needs real data: set FSSL_DATA to their folder")
+    return Path(root)

@@ -1,0 +1,442 @@
+import gzip
+import hashlib
+import os
+import pickle
+import struct
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from torchvision.transforms.v2 import functional as TF
+
+from fssl_core import notices
+from fssl_core.data import datasets
+from fssl_core.data.datasets import data_root as current_root
+from fssl_core.data.datasets import download, inventory, known_datasets, load_dataset
+from fssl_core.data.readers import load_pickle
+from fssl_core.errors import DataError, SettingError
+
+NUMBERS = np.random.default_rng(0)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty data root; nothing cached from other tests can answer for it, since its path is new."""
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path))
+    monkeypatch.setattr(notices, "_seen", set())
+    return tmp_path
+
+
+def write_cifar10(root, per_batch=20):
+    """A small set in the official layout; returns its images and labels, train then test."""
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir()
+    parts = []
+    for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+        data = NUMBERS.integers(0, 256, (per_batch, 3072), dtype=np.uint8)
+        labels = [i % 10 for i in range(per_batch)]
+        (folder / name).write_bytes(pickle.dumps({"data": data, "labels": labels}))
+        parts.append((data.reshape(-1, 3, 32, 32), labels))
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class {i}" for i in range(10)]}))
+    return parts
+
+
+def write_idx(path, values):
+    header = struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+    content = header + values.tobytes()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def write_fashion(folder, suffix=".gz"):
+    folder.mkdir(parents=True)
+    images = NUMBERS.integers(0, 256, (30, 28, 28), dtype=np.uint8)
+    for part, count in (("train", 30), ("t10k", 10)):
+        write_idx(folder / f"{part}-images-idx3-ubyte{suffix}", images[:count])
+        write_idx(folder / f"{part}-labels-idx1-ubyte{suffix}", np.arange(count, dtype=np.uint8) % 10)
+    return images
+
+
+def write_images(folder, splits=("train", "test"), classes=("cat", "dog"), suffix=".png"):
+    for split in splits:
+        for value, name in enumerate(classes):
+            (folder / split / name).mkdir(parents=True)
+            for i, size in enumerate([(40, 30), (30, 50)]):
+                pixels = np.full((*size, 3), 60 * value + 10 * i, dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / split / name / f"{i}{suffix}")
+
+
+# Real files
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test", "shape", "classes"),
+    [
+        ("cifar10", 10_000, 2_000, (3, 32, 32), 10),
+        ("cifar100", 5_000, 1_000, (3, 32, 32), 100),
+        ("fashion-mnist", 10_000, 2_000, (1, 28, 28), 10),
+        ("medmnist/pneumoniamnist", 4_708, 624, (1, 28, 28), 2),
+        ("caltech-101-subset", 400, 100, (3, 64, 64), 10),
+    ],
+)
+def test_real_sets(data_root, name, train, test, shape, classes):
+    if not any((data_root / place).exists() for place in datasets._places(name)):
+        pytest.skip(f"{name} is not in {data_root}")
+    data = load_dataset(name)
+    assert data.official or (len(data.train), len(data.test)) == (train, test)  # the full sets are welcome too
+    assert data.train.images.shape[1:] == data.test.images.shape[1:] == shape
+    assert data.train.images.dtype == torch.uint8
+    assert data.train.labels.unique().tolist() == data.test.labels.unique().tolist() == list(range(classes))
+    assert len(data.classes) == classes
+    assert data.train.images.is_contiguous()
+
+
+def test_real_pneumoniamnist_is_the_official_set(data_root):
+    if not (data_root / "medmnist/pneumoniamnist.npz").exists():
+        pytest.skip(f"medmnist/pneumoniamnist is not in {data_root}")
+    data = load_dataset("medmnist/pneumoniamnist")
+    assert data.official
+    assert data.train.labels.bincount().tolist() == [1214, 3494]  # as published
+    assert data.test.labels.bincount().tolist() == [234, 390]
+
+
+def test_real_cifar10_looks_like_cifar10(data_root):
+    if not (data_root / "cifar-10-batches-py").exists():
+        pytest.skip(f"cifar10 is not in {data_root}")
+    data = load_dataset("cifar10")
+    assert data.classes[:3] == ("airplane", "automobile", "bird")
+    torch.testing.assert_close(data.mean, torch.tensor([0.4914, 0.4822, 0.4465]), rtol=0, atol=0.005)  # as published
+    torch.testing.assert_close(data.std, torch.tensor([0.2470, 0.2435, 0.2616]), rtol=0, atol=0.005)
+    images = data.train.images.float()
+    step = (images[..., 1:] - images[..., :-1]).abs().mean()
+    assert step < 0.5 * (images[..., 16:] - images[..., :16]).abs().mean()  # neighbours are alike: rows are rows
+
+
+# Readers
+
+
+def test_cifar_batches_keep_order_and_planes(root):
+    *train, (test_images, _) = write_cifar10(root)
+    data = load_dataset("cifar10")
+    assert np.array_equal(data.train.images.numpy(), np.concatenate([images for images, _ in train]))
+    assert data.train.labels.tolist() == [label for _, labels in train for label in labels]
+    assert np.array_equal(data.test.images.numpy(), test_images)
+    assert data.classes[9] == "class 9"
+    assert not data.official
+
+
+@pytest.mark.parametrize(
+    ("place", "suffix"), [("FashionMNIST/raw", ".gz"), ("fashion-mnist", ".gz"), ("fashion-mnist", "")]
+)
+def test_fashion_mnist_in_both_places_packed_or_not(root, place, suffix):
+    images = write_fashion(root / place, suffix)
+    data = load_dataset("fashion-mnist")
+    assert np.array_equal(data.train.images.numpy()[:, 0], images)
+    assert np.array_equal(data.test.images.numpy()[:, 0], images[:10])
+    assert data.test.labels.tolist() == list(range(10))
+    assert data.classes[9] == "Ankle boot"
+
+
+def test_medmnist_in_colour(root):
+    images, labels = NUMBERS.integers(0, 256, (9, 28, 28, 3), dtype=np.uint8), np.arange(9)[:, None] % 3
+    (root / "medmnist").mkdir()
+    splits = {
+        f"{split}_{part}": array
+        for split in ("train", "test")
+        for part, array in (("images", images), ("labels", labels))
+    }
+    np.savez(root / "medmnist/toymnist.npz", **splits)
+    data = load_dataset("medmnist/toymnist")
+    assert np.array_equal(data.train.images.permute(0, 2, 3, 1).numpy(), images)
+    assert data.train.labels.tolist() == [0, 1, 2] * 3
+    assert not data.official
+
+
+def test_medmnist_with_several_labels_is_refused(root):
+    (root / "medmnist").mkdir()
+    images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros((4, 14), np.uint8)
+    np.savez(
+        root / "medmnist/chestmnist.npz",
+        train_images=images, train_labels=labels, test_images=images, test_labels=labels,
+    )  # fmt: skip
+    with pytest.raises(DataError, match="several labels"):
+        load_dataset("medmnist/chestmnist")
+
+
+@pytest.mark.parametrize("splits", [("train", "test"), ("train", "val")])
+@pytest.mark.parametrize("suffix", [".png", ".JPEG"])
+def test_a_folder_of_images(root, splits, suffix):
+    write_images(root / "pets", splits, suffix=suffix)
+    data = load_dataset("pets", image_size=24)
+    assert data.classes == ("cat", "dog")
+    assert data.train.images.shape == (4, 3, 24, 24)
+    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert data.train.images[:, 0, 12, 12].tolist() == pytest.approx([0, 10, 60, 70], abs=2)  # JPEG is not exact
+    assert load_dataset("pets").image_size == 64
+    assert not data.official
+
+
+def test_folder_images_are_resized_at_the_shorter_side_and_cut_at_the_centre(root):
+    write_images(root / "pets")
+    pixels = NUMBERS.integers(0, 256, (40, 100, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(root / "pets/train/cat/0.png")
+    image = load_dataset("pets", image_size=20).train.images[0]
+    resized = TF.resize(torch.from_numpy(pixels).permute(2, 0, 1), [20, 50], antialias=True)
+    assert torch.equal(image, resized[:, :, 15:35])
+
+
+def test_images_below_the_class_folder_are_found(root):
+    """Tiny ImageNet keeps them in train/<class>/images/."""
+    write_images(root / "tiny", splits=("train", "val"), classes=("n01/images", "n02/images"))
+    data = load_dataset("tiny")
+    assert data.classes == ("n01", "n02")
+    assert len(data.train) == 4
+
+
+def test_image_size_resizes_every_set(root):
+    write_cifar10(root)
+    native, small = load_dataset("cifar10"), load_dataset("cifar10", image_size=16)
+    assert native.image_size == 32
+    assert small.image_size == 16
+    expected = TF.resize(native.train.images[7], [16, 16], antialias=True)
+    assert torch.equal(small.train.images[7], expected)
+    assert load_dataset("digits", image_size=12).train.images.shape == (1347, 1, 12, 12)
+    with pytest.raises(SettingError, match="image_size=0 cannot be used"):
+        load_dataset("cifar10", image_size=0)
+
+
+# What a set says about itself
+
+
+def test_mean_and_std_equal_the_plain_form(root):
+    write_cifar10(root)
+    data = load_dataset("cifar10")
+    values = data.train.images.double() / 255
+    torch.testing.assert_close(data.mean, values.mean((0, 2, 3)).float())
+    torch.testing.assert_close(data.std, values.std((0, 2, 3), correction=0).float())
+    assert data.channels == 3
+    assert data.mean.shape == (3,)
+
+
+def test_sets_on_the_cpu_are_read_once(root):
+    write_cifar10(root)
+    assert load_dataset("cifar10").train.images is load_dataset("cifar10").train.images
+
+
+def test_embedded_sets_need_no_files(root):
+    data = load_dataset("scattered-digits")
+    assert (len(data.train), len(data.test), data.channels, data.image_size) == (4000, 1000, 1, 16)
+    assert data.classes == tuple("0123456789")
+    assert load_dataset("digits").image_size == 8
+
+
+def test_a_subset_gives_one_notice(root, capsys):
+    write_cifar10(root)
+    load_dataset("cifar10")
+    load_dataset("cifar10")
+    load_dataset("digits")
+    printed = capsys.readouterr().err
+    assert printed.count("the files of cifar10 are not the official ones (100 train and 20 test images)") == 1
+    assert printed.count("\n") == 1
+
+
+def test_official_files_are_recognised_by_count_and_checksum(root, monkeypatch, capsys):
+    write_cifar10(root)
+    folder = root / "cifar-10-batches-py"
+    sums = [[path.name, hashlib.md5(path.read_bytes()).hexdigest()] for path in sorted(folder.glob("*batch*_*"))]
+    source = datasets.DOWNLOADS["cifar10"]
+    official = datasets._Download(source.read, source.folders, source.torchvision_class, (100, 20))
+    monkeypatch.setitem(datasets.DOWNLOADS, "cifar10", official)
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", sums)
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", [])
+    assert load_dataset("cifar10").official
+    assert capsys.readouterr().err == ""
+    sums[0][1] = "0" * 32
+    assert not load_dataset("cifar10", image_size=31).official  # another size, so that it is read again
+
+
+# What can be wrong
+
+
+def test_a_malicious_pickle_runs_nothing(root):
+    class Attack:
+        def __reduce__(self):
+            return os.mkdir, (str(root / "attacked"),)
+
+    write_cifar10(root)
+    (root / "cifar-10-batches-py/data_batch_2").write_bytes(pickle.dumps({"data": Attack()}))
+    with pytest.raises(DataError, match=r"data_batch_2 asks for (posix|nt)\.mkdir.*not loaded"):
+        load_dataset("cifar10")
+    assert not (root / "attacked").exists()
+
+
+@pytest.mark.parametrize("target", [print, eval, getattr, np.load, torch.load, np.random.default_rng])
+def test_the_unpickler_refuses_every_other_name(root, target):
+    path = root / "file"
+    path.write_bytes(pickle.dumps([target]))
+    with pytest.raises(DataError, match=f"{target.__name__}"):
+        load_pickle(path)
+
+
+def test_the_unpickler_reads_arrays_and_containers(root):
+    path = root / "file"
+    content = {"a": np.arange(6, dtype=np.uint8).reshape(2, 3), "b": [1, 2.5, None, True], "c": ("x", b"y", {3})}
+    path.write_bytes(pickle.dumps(content))
+    loaded = load_pickle(path)
+    assert np.array_equal(loaded.pop("a"), content.pop("a"))
+    assert loaded == content
+
+
+def damage(path, keep):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep)])
+
+
+@pytest.mark.parametrize("keep", [0, 0.01, 0.5, 0.99])
+def test_truncated_files_are_named(root, keep):
+    write_cifar10(root)
+    damage(root / "cifar-10-batches-py/data_batch_3", keep)
+    write_fashion(root / "fashion-mnist")
+    damage(root / "fashion-mnist/train-images-idx3-ubyte.gz", keep)
+    (root / "medmnist").mkdir()
+    np.savez(root / "medmnist/toymnist.npz", train_images=np.zeros((4, 28, 28), np.uint8))
+    damage(root / "medmnist/toymnist.npz", keep)
+    write_images(root / "pets", suffix=".jpg")
+    damage(root / "pets/train/dog/0.jpg", keep)
+    for name, file in (
+        ("cifar10", "data_batch_3"),
+        ("fashion-mnist", "train-images-idx3-ubyte.gz"),
+        ("medmnist/toymnist", "toymnist.npz"),
+        ("pets", "dog.0.jpg"),
+    ):
+        with pytest.raises(DataError, match=f"{file} is damaged or cut short .*Remove it and fetch the set anew"):
+            load_dataset(name)
+
+
+def test_a_flipped_bit_in_an_archive_is_noticed(root):
+    write_fashion(root / "fashion-mnist")
+    path = root / "fashion-mnist/t10k-images-idx3-ubyte.gz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte\.gz is damaged"):
+        load_dataset("fashion-mnist")
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        ({"data": np.zeros((3, 3072), np.uint8), "labels": [0, 1]}, "3 images but labels of shape"),
+        ({"data": np.zeros((2, 3072), np.uint8), "labels": [0, 10]}, "labels are not all from 0 to 9"),
+        ({"data": np.zeros((2, 3072), np.float32), "labels": [0, 1]}, "images are float32"),
+        ({"data": np.zeros((2, 100), np.uint8), "labels": [0, 1]}, "cannot reshape"),
+        ({"labels": [0, 1]}, "'data'"),
+        ([1, 2], "list indices"),
+    ],
+)
+def test_contents_that_do_not_fit_are_named(root, batch, reason):
+    write_cifar10(root)
+    (root / "cifar-10-batches-py/test_batch").write_bytes(pickle.dumps(batch))
+    with pytest.raises(DataError, match=f"test_batch is damaged or cut short \\(.*{reason}"):
+        load_dataset("cifar10")
+
+
+def test_a_missing_file_of_a_set_is_named(root):
+    write_cifar10(root)
+    (root / "cifar-10-batches-py/data_batch_5").unlink()
+    with pytest.raises(DataError, match="data_batch_5 is missing, the rest of its set is there"):
+        load_dataset("cifar10")
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monkeypatch):
+    with pytest.raises(DataError) as error:
+        load_dataset("cifar10")
+    assert str(root / "cifar-10-batches-py") in str(error.value)
+    assert "fssl data cifar10 --download" in str(error.value)
+    with pytest.raises(DataError, match=r"bloodmnist\.npz.*https://medmnist\.com"):
+        load_dataset("medmnist/bloodmnist")
+    with pytest.raises(
+        DataError, match=r"'cifar-10' is not at .*train/<class>.*one of: scattered-digits, digits, cifar10"
+    ):
+        load_dataset("cifar-10")
+    monkeypatch.delenv("FSSL_DATA")
+    monkeypatch.chdir(root)
+    assert str(current_root()) == "data"
+    with pytest.raises(DataError, match=r"FSSL_DATA is not set, so \./data was searched"):
+        load_dataset("cifar100")
+
+
+def test_folders_that_do_not_fit_are_named(root):
+    write_images(root / "no-test", splits=("train",))
+    with pytest.raises(DataError, match="no-test needs the folders train/<class>/ and test/<class>/"):
+        load_dataset("no-test")
+    write_images(root / "other", splits=("train",))
+    write_images(root / "other", splits=("test",), classes=("cat", "mouse"))
+    with pytest.raises(DataError, match="same classes; only one has: dog, mouse"):
+        load_dataset("other")
+    write_images(root / "empty")
+    (root / "empty/train/eel").mkdir()
+    with pytest.raises(DataError, match=r"train has no \.jpg, \.jpeg, \.png images in eel/"):
+        load_dataset("empty")
+
+
+# Inventory and download
+
+
+def test_inventory_lists_what_is_there(root):
+    write_cifar10(root)
+    write_images(root / "pets")
+    write_images(root / "broken", splits=("train",))
+    table = inventory().set_index("name")
+    assert list(table.index) == known_datasets()
+    assert list(table.index) == ["scattered-digits", "digits", "cifar10", "cifar100", "fashion-mnist", "broken", "pets"]
+    assert table.loc["cifar10", ["found", "train", "test", "official"]].tolist() == [True, 100, 20, False]
+    assert table.loc["pets", ["train", "test"]].tolist() == [4, 4]
+    assert table.loc["scattered-digits", ["train", "test", "path"]].tolist() == [4000, 1000, "embedded"]
+    assert not table.loc["cifar100", "found"]
+    assert table.loc["cifar100", "path"] == str(root / "cifar-100-python")
+    assert "needs the folders" in table.loc["broken", "problem"]
+    assert (table.drop(index="broken").problem == "").all()
+
+
+def test_download_asks_torchvision(root, monkeypatch):
+    asked = []
+
+    def fetch(folder, download):
+        asked.append((folder, download))
+        write_cifar10(root)
+
+    monkeypatch.setattr(torchvision.datasets, "CIFAR10", fetch)
+    assert download("cifar10") == root / "cifar-10-batches-py"
+    assert asked == [(root, True)]
+    with pytest.raises(DataError, match=r"not the official ones\. Move them away first"):  # what `fetch` wrote is small
+        download("cifar10")
+    assert len(asked) == 1
+
+
+def test_download_without_network_says_so(root, monkeypatch):
+    def fetch(folder, download):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(torchvision.datasets, "FashionMNIST", fetch)
+    with pytest.raises(DataError, match=r"fashion-mnist could not be fetched .*no route to host"):
+        download("fashion-mnist")
+
+
+def test_sets_without_a_download_say_how_to_get_them(root):
+    with pytest.raises(DataError, match="scattered-digits is embedded"):
+        download("scattered-digits")
+    with pytest.raises(
+        DataError, match=r"pathmnist cannot be downloaded; cifar10, cifar100, fashion-mnist can.*medmnist\.com"
+    ):
+        download("medmnist/pathmnist")
+
+
+@pytest.mark.gpu
+def test_tensors_go_to_the_device():
+    data = load_dataset("digits", device="cuda")
+    assert data.train.images.is_cuda
+    assert data.test.labels.is_cuda
+    torch.testing.assert_close(data.mean.cpu(), load_dataset("digits").mean)
+    assert load_dataset("digits").train.images.device.type == "cpu"

@@ -1,0 +1,147 @@
+import pytest
+import torch
+
+from fssl_core.data.partitions import class_counts, heterogeneity, partition
+from fssl_core.errors import SettingError
+from fssl_core.random import generator
+
+
+def balanced(classes=10, per_class=100, seed=0):
+    """Labels of equally frequent classes in random order."""
+    labels = torch.arange(classes).repeat(per_class)
+    return labels[torch.randperm(len(labels), generator=generator(seed, "labels"))]
+
+
+SCHEMES = ["iid", "classes:1", "classes:2", "classes:3", "classes:10", "one-class", "dirichlet:0.1", "dirichlet:100"]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("clients", [10, 20, 50])
+@pytest.mark.parametrize("per_class", [100, 97])
+def test_every_image_goes_to_exactly_one_client(scheme, clients, per_class):
+    labels = balanced(per_class=per_class)
+    parts = partition(labels, clients, scheme, seed=1)
+    assert len(parts) == clients
+    assert all(len(part) > 0 and part.dtype == torch.int64 for part in parts)
+    assert torch.equal(torch.cat(parts).sort().values, torch.arange(len(labels)))
+    assert all(torch.equal(part, part.sort().values) for part in parts)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_seed_decides(scheme):
+    labels = balanced()
+    first, again, other = (partition(labels, 20, scheme, seed) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize(("clients", "scheme", "k"), [(5, "classes:2", 2), (20, "classes:2", 2), (200, "classes:2", 2)])
+def test_classes_k_gives_every_client_k_classes_in_equal_shares(clients, scheme, k):
+    counts = class_counts(balanced(per_class=400), partition(balanced(per_class=400), clients, scheme, 0), 10)
+    assert ((counts > 0).sum(1) == k).all()
+    assert (counts[counts > 0] == 4000 // (clients * k)).all()
+    assert (counts.sum(0) == 400).all()
+
+
+@pytest.mark.parametrize(("clients", "classes", "k"), [(10, 10, 3), (30, 10, 7), (20, 100, 20), (4, 6, 3), (7, 7, 7)])
+def test_classes_k_holds_when_k_does_not_divide_the_classes(clients, classes, k):
+    for seed in range(20):
+        counts = class_counts(
+            balanced(classes, 50), partition(balanced(classes, 50), clients, f"classes:{k}", seed), classes
+        )
+        assert ((counts > 0).sum(1) == k).all()
+        assert ((counts > 0).sum(0) == clients * k // classes).all()
+
+
+def test_which_classes_a_client_holds_is_random():
+    labels = balanced()
+    held = torch.zeros(10, 10)  # how often client i holds class c
+    for seed in range(300):
+        held += class_counts(labels, partition(labels, 10, "classes:2", seed), 10) > 0
+    torch.testing.assert_close(held / 300, torch.full((10, 10), 0.2), rtol=0, atol=0.12)  # 5 standard deviations
+
+
+@pytest.mark.parametrize("per_class", [97, 103, 111])
+def test_remainders_are_spread(per_class):
+    for scheme in ("iid", "classes:2", "classes:3"):
+        for seed in range(10):
+            sizes = [len(part) for part in partition(balanced(per_class=per_class), 20, scheme, seed)]
+            assert max(sizes) - min(sizes) <= (1 if scheme == "iid" else 2)
+
+
+def test_unequal_classes_are_divided_equally_among_their_clients():
+    labels = torch.arange(3).repeat_interleave(torch.tensor([90, 30, 9]))
+    counts = class_counts(labels, partition(labels, 9, "one-class", 0), 3)
+    assert sorted(counts[counts > 0].tolist()) == [3, 3, 3, 10, 10, 10, 30, 30, 30]
+
+
+def test_labels_need_not_be_consecutive():
+    labels = torch.tensor([3, 3, 7, 7])
+    assert sorted(labels[part].tolist() for part in partition(labels, 2, "one-class", 0)) == [[3, 3], [7, 7]]
+
+
+@pytest.mark.parametrize("alpha", [0.5, 5.0])
+def test_dirichlet_shares_have_the_variance_of_the_distribution(alpha):
+    """Var p = 1/N (1 - 1/N) / (N alpha + 1) for a share p of one of N clients."""
+    clients, labels = 8, balanced(classes=500, per_class=200)
+    shares = class_counts(labels, partition(labels, clients, f"dirichlet:{alpha}", 0), 500) / 200
+    expected = (1 / clients) * (1 - 1 / clients) / (clients * alpha + 1)
+    assert shares.var().item() == pytest.approx(expected, rel=0.1)
+
+
+def test_heterogeneity_of_closed_cases():
+    labels = torch.arange(10).repeat(20)  # ordered: client i of "equal" holds every class twice
+    equal = list(torch.arange(200).split(20))
+    assert heterogeneity(labels, equal) == 0
+    for k in (1, 2, 5):
+        assert heterogeneity(labels, partition(labels, 10, f"classes:{k}", 0)) == pytest.approx(1 - k / 10)
+    # Two clients, two classes, counts [[3, 1], [1, 3]]: |3/4 - 1/2| = 1/4 each.
+    labels = torch.tensor([0, 0, 0, 1, 0, 1, 1, 1])
+    assert heterogeneity(labels, [torch.arange(4), torch.arange(4, 8)]) == pytest.approx(0.25)
+
+
+def test_heterogeneity_falls_with_alpha():
+    values = [heterogeneity(balanced(), partition(balanced(), 10, f"dirichlet:{a}", 0)) for a in (0.05, 0.5, 5, 500)]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 0.5
+    assert values[-1] < 0.1
+
+
+def test_heterogeneity_of_an_empty_client_is_refused():
+    with pytest.raises(SettingError, match="at least one image per client"):
+        heterogeneity(torch.tensor([0, 1]), [torch.tensor([0, 1]), torch.tensor([], dtype=torch.long)])
+
+
+def test_class_counts_equal_a_slow_count():
+    labels = balanced()
+    parts = partition(labels, 7, "iid", 0)
+    slow = [[sum(int(labels[i]) == c for i in part.tolist()) for c in range(12)] for part in parts]
+    assert class_counts(labels, parts, 12).tolist() == slow
+
+
+@pytest.mark.parametrize(
+    ("clients", "scheme", "message"),
+    [
+        (0, "iid", "clients=0 cannot be used: expected from 1 to 1000, the number of images"),
+        (1001, "iid", "clients=1001 cannot be used: expected from 1 to 1000"),
+        (10, "pathological", "partition='pathological' cannot be used: expected one of iid, classes:k"),
+        (10, "iid:2", "partition='iid:2' cannot be used: expected one of iid"),
+        (10, "classes:x", "partition='classes:x' cannot be used: expected a whole number above 0 after the colon"),
+        (10, "classes", "partition='classes' cannot be used: expected a whole number above 0"),
+        (10, "classes:0", "partition='classes:0' cannot be used: expected a whole number above 0"),
+        (10, "classes:11", "partition='classes:11' cannot be used: expected at most 10 classes a client"),
+        (
+            7,
+            "classes:2",
+            "clients=7 cannot be used: expected a number whose product with 2 is a multiple of the set's 10",
+        ),
+        (15, "one-class", "clients=15 cannot be used: expected a number whose product with 1 is a multiple"),
+        (600, "classes:2", r"clients=600 cannot be used: expected at most 500: the smallest class has 100 images"),
+        (10, "dirichlet:0", "partition='dirichlet:0' cannot be used: expected a number above 0"),
+        (10, "dirichlet:nan", "partition='dirichlet:nan' cannot be used: expected a number above 0"),
+        (500, "dirichlet:0.01", "partition='dirichlet:0.01' cannot be used: expected a larger alpha or fewer clients"),
+    ],
+)
+def test_settings_that_cannot_be_met_are_named(clients, scheme, message):
+    with pytest.raises(SettingError, match=message):
+        partition(balanced(), clients, scheme, 0)

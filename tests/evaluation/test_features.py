@@ -1,0 +1,93 @@
+import pytest
+import torch
+from torch import nn
+
+from fssl_core.errors import DataError
+from fssl_core.evaluation.features import check_features, extract
+
+MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+
+
+@pytest.fixture
+def images():
+    return torch.randint(0, 256, (23, 3, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+class Counting(nn.Module):
+    """Flattens its input and keeps the number of images of every call."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def forward(self, x):
+        self.calls.append(len(x))
+        return x.flatten(1)
+
+
+@pytest.mark.parametrize("batch", [1, 10, 23, 512])
+def test_every_image_passes_the_model_exactly_once(images, batch):
+    model = Counting()
+    features = extract(model, images, MEAN, STD, batch=batch)
+    assert sum(model.calls) == len(images) == len(features)
+    assert max(model.calls) <= batch
+
+
+def test_features_are_the_normalised_pixels_in_the_order_of_the_images(images):
+    features = extract(nn.Identity(), images, MEAN, STD, batch=5).unflatten(1, (3, 4, 4))
+    for n, c in [(0, 0), (7, 1), (22, 2)]:
+        expected = (images[n, c].double() / 255 - MEAN[c]) / STD[c]
+        torch.testing.assert_close(features[n, c].double(), expected, rtol=0, atol=1e-6)
+
+
+def test_the_batch_does_not_change_the_features_because_the_model_is_in_evaluation_mode(images):
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.5), nn.Flatten())
+    model[0].running_mean += 0.3
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert torch.equal(extract(model, images, MEAN, STD, batch=4), extract(model, images, MEAN, STD, batch=23))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_each_module_gets_its_own_training_mode_back_also_after_an_error(images):
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.Sequential(nn.Dropout(0.5), nn.Flatten()), nn.Linear(7, 2))
+    model[0].eval()  # a frozen part
+    modes = [module.training for module in model.modules()]
+    assert True in modes
+    assert False in modes
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        extract(model, images, MEAN, STD)
+    assert [module.training for module in model.modules()] == modes
+    extract(model[:2], images, MEAN, STD)
+    assert [module.training for module in model.modules()] == modes
+
+
+def test_features_are_float32_under_autocast_and_carry_no_graph(images):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 5))
+    full = extract(model, images, MEAN, STD)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = extract(model, images, MEAN, STD)
+    assert full.dtype == low.dtype == torch.float32
+    assert not full.requires_grad
+    assert not torch.equal(full, low)
+    torch.testing.assert_close(full, low, rtol=0, atol=0.05)
+
+
+def test_statistics_may_be_tensors(images):
+    as_tensors = extract(nn.Identity(), images, torch.tensor(MEAN), torch.tensor(STD))
+    assert torch.equal(as_tensors, extract(nn.Identity(), images, MEAN, STD))
+
+
+def test_images_that_are_not_uint8_or_empty_are_refused(images):
+    with pytest.raises(DataError, match=r"uint8 images .* got torch.float32 \[23, 3, 4, 4\]: pass the `images`"):
+        extract(nn.Identity(), images.float(), MEAN, STD)
+    with pytest.raises(DataError, match=r"N > 0, got torch.uint8 \[0, 3, 4, 4\]"):
+        extract(nn.Identity(), images[:0], MEAN, STD)
+
+
+def test_features_that_cannot_be_evaluated_are_refused():
+    labels = torch.zeros(4, dtype=torch.int64)
+    check_features("bank", torch.zeros(4, 2), labels)
+    with pytest.raises(DataError, match=r"The bank need features .* got \[3, 2\] and \[4\]"):
+        check_features("bank", torch.zeros(3, 2), labels)
+    with pytest.raises(DataError, match=r"features of the queries are not all finite: .* earlier checkpoint"):
+        check_features("queries", torch.full((4, 2), float("nan")), labels)

@@ -1,0 +1,104 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from fssl_core import notices
+from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.knn import knn_accuracy
+
+
+def noisy_classes(count, seed, classes=4, dim=6, noise=1.2):
+    """Features around one direction per class, far from separable, and their labels."""
+    rng = torch.Generator().manual_seed(seed)
+    directions = torch.randn(classes, dim, generator=torch.Generator().manual_seed(99))
+    labels = torch.randint(0, classes, (count,), generator=rng)
+    return directions[labels] + noise * torch.randn(count, dim, generator=rng), labels
+
+
+def slow_accuracy(bank, bank_labels, queries, query_labels, k, temperature):
+    """One query, one neighbour at a time, in plain Python floats."""
+    correct = 0
+    for query, label in zip(queries.double().numpy(), query_labels.tolist(), strict=True):
+        similarities = [float(query @ x / np.linalg.norm(query) / np.linalg.norm(x)) for x in bank.double().numpy()]
+        nearest = sorted(range(len(bank)), key=lambda n: -similarities[n])[:k]
+        votes = dict.fromkeys(range(int(bank_labels.max()) + 1), 0.0)
+        for n in nearest:
+            votes[int(bank_labels[n])] += math.exp(similarities[n] / temperature)
+        correct += max(votes, key=votes.get) == label
+    return correct / len(queries)
+
+
+@pytest.mark.parametrize(("k", "temperature"), [(1, 0.1), (7, 0.1), (50, 0.1), (50, 1.0), (300, 0.05)])
+def test_accuracy_equals_a_slow_loop(k, temperature):
+    bank, queries = noisy_classes(300, seed=1), noisy_classes(60, seed=2)
+    accuracy = knn_accuracy(*bank, *queries, k=k, temperature=temperature)
+    assert accuracy == slow_accuracy(*bank, *queries, k, temperature)
+    assert 0.3 < accuracy < 1  # above chance and not perfect: the comparison says something
+
+
+@pytest.mark.parametrize("k", [1, 10, 200])
+def test_accuracy_equals_scikit_learns(k):
+    bank, queries = noisy_classes(500, seed=3), noisy_classes(400, seed=4)
+    oracle = KNeighborsClassifier(
+        k, metric="cosine", weights=lambda distance: np.exp((1 - distance) / 0.1), algorithm="brute"
+    )
+    oracle.fit(bank[0].double().numpy(), bank[1].numpy())
+    expected = oracle.score(queries[0].double().numpy(), queries[1].numpy())
+    assert knn_accuracy(*bank, *queries, k=k) == pytest.approx(expected, abs=1e-12)
+
+
+def test_block_size_and_the_scale_of_features_do_not_matter():
+    bank, queries = noisy_classes(300, seed=5), noisy_classes(100, seed=6)
+    accuracy = knn_accuracy(*bank, *queries, k=20)
+    assert accuracy == knn_accuracy(*bank, *queries, k=20, block=7)
+    assert accuracy == knn_accuracy(bank[0] * 1000, bank[1], queries[0] * 0.01, queries[1], k=20)
+
+
+def test_equally_similar_neighbours_all_vote_whatever_the_order_of_the_bank():
+    bank = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    labels = torch.tensor([0, 1, 1, 0])
+    query = torch.tensor([[1.0, 0.0]])
+    for order in ([0, 1, 2, 3], [2, 1, 0, 3], [3, 0, 2, 1]):  # k=1, yet all three ties vote: class 1 has two of them
+        assert knn_accuracy(bank[order], labels[order], query, torch.tensor([1]), k=1) == 1.0
+
+
+def test_a_tie_between_classes_goes_to_the_lower_label():
+    bank, labels = torch.ones(4, 3), torch.tensor([2, 1, 2, 1])
+    query = torch.ones(1, 3)
+    assert knn_accuracy(bank, labels, query, torch.tensor([1]), k=4) == 1.0
+    assert knn_accuracy(bank, labels, query, torch.tensor([2]), k=4) == 0.0
+
+
+def test_a_very_small_temperature_is_the_nearest_neighbour():
+    bank, queries = noisy_classes(200, seed=7), noisy_classes(100, seed=8)
+    # exp(sim / 1e-4) overflows float32 by thousands of orders of magnitude
+    assert knn_accuracy(*bank, *queries, k=50, temperature=1e-4) == knn_accuracy(*bank, *queries, k=1)
+
+
+def test_k_above_the_bank_is_capped_with_one_notice(capsys, monkeypatch):
+    monkeypatch.setattr(notices, "_seen", set())
+    bank, queries = noisy_classes(30, seed=9), noisy_classes(20, seed=10)
+    accuracy = knn_accuracy(*bank, *queries)
+    assert accuracy == knn_accuracy(*bank, *queries, k=30)
+    assert knn_accuracy(*bank, *queries) == accuracy
+    assert capsys.readouterr().err == "fssl: kNN: k=200 neighbours asked for, the bank has 30; all of them vote.\n"
+
+
+def test_wrong_settings_and_features_are_refused():
+    bank, queries = noisy_classes(30, seed=1), noisy_classes(20, seed=2)
+    with pytest.raises(SettingError, match="k=0 cannot be used: expected at least 1"):
+        knn_accuracy(*bank, *queries, k=0)
+    with pytest.raises(SettingError, match=r"temperature=0\.0 cannot be used: expected a positive number"):
+        knn_accuracy(*bank, *queries, temperature=0.0)
+    with pytest.raises(DataError, match=r"The queries need features .* got \[20, 6\] and \[19\]"):
+        knn_accuracy(*bank, queries[0], queries[1][:-1])
+
+
+@pytest.mark.gpu
+def test_cuda_gives_the_same_accuracy():
+    bank, queries = noisy_classes(300, seed=1), noisy_classes(100, seed=2)
+    on_cuda = [tensor.cuda() for tensor in (*bank, *queries)]
+    assert knn_accuracy(*on_cuda, k=20) == pytest.approx(knn_accuracy(*bank, *queries, k=20), abs=0.011)

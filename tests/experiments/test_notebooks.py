@@ -1,0 +1,237 @@
+"""Finding and executing notebooks, on a made-up project with tiny ones."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pandas as pd
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from fssl_core.errors import FsslError, SettingError
+from fssl_core.experiments import notebooks as module
+from fssl_core.experiments.notebooks import execute, find_notebooks, known_parameters
+from fssl_core.experiments.paths import figures_root
+
+PARAMETERS = """
+profile: str = "smoke"  # smoke, laptop, gpu or paper
+seeds: list[int] = [0, 1]  # one run each
+rate: float = 0.1  # learning rate
+epochs: int = 3
+plot: bool = True
+limit: int = None  # all images
+name = "x"
+"""
+RECORD = """
+import json, os, sys
+from pathlib import Path
+folder = Path("figures/paper1")
+folder.mkdir(parents=True, exist_ok=True)
+found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate}
+claims = {"holds": 2, "fails": 1, "not run": 0}
+(folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile, "claims": claims, "found": found}))
+(folder / f"fig2.{profile}.png").write_bytes(b"drawn")
+"""
+
+
+def write_notebook(path, *cells, parameters=PARAMETERS, title="# A title", metadata=True):
+    notebook = new_notebook(cells=[new_markdown_cell(title)])
+    if parameters:
+        notebook.cells.append(new_code_cell(parameters.strip(), metadata={"tags": ["parameters"]}))
+    notebook.cells += [new_code_cell(source.strip()) for source in cells]
+    if metadata:
+        notebook.metadata = {
+            "kernelspec": {"name": "elsewhere", "display_name": "x"},
+            "language_info": {"name": "python"},
+        }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, path)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for variable in ("FSSL_RUNS", "FSSL_FIGURES"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "pyproject.toml").touch()
+    folder = tmp_path / "notebooks"
+    write_notebook(folder / "index.ipynb", parameters=None, title="# Read this first\n\nand then")
+    write_notebook(folder / "paper1" / "fig10_later.ipynb", "raise ValueError('no such luck')", "print('never')")
+    write_notebook(folder / "paper1" / "fig2_first_words.ipynb", RECORD)
+    write_notebook(folder / "paper1" / "table1b_numbers.ipynb")
+    write_notebook(folder / "beyond" / "beyond_tradeoff.ipynb")
+    write_notebook(folder / ".ipynb_checkpoints" / "index-checkpoint.ipynb")
+    write_notebook(folder / "paper1" / ".ipynb_checkpoints" / "fig2_first_words-checkpoint.ipynb")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def no_execution(monkeypatch):
+    """Nothing may start when the input is bad."""
+
+    def started(tasks, jobs):
+        raise AssertionError("executed although the input is bad")
+
+    monkeypatch.setattr(module, "run_tasks", started)
+
+
+def test_notebooks_are_found_in_reading_order(project, monkeypatch):
+    monkeypatch.chdir(project / "notebooks" / "paper1")
+    ids = [notebook.id for notebook in find_notebooks()]
+    assert ids == ["index", "beyond/beyond_tradeoff", "paper1/fig2", "paper1/fig10", "paper1/table1b"]
+    assert [notebook.title for notebook in find_notebooks(["index", "paper1/fig2"])] == ["Read this first", "A title"]
+
+
+def test_the_key_of_a_paper_stands_for_its_notebooks(project):
+    assert [notebook.id for notebook in find_notebooks(["paper1"])] == ["paper1/fig2", "paper1/fig10", "paper1/table1b"]
+
+
+def test_unknown_id(project, no_execution):
+    with pytest.raises(SettingError, match=r"ID='paper1/fig3' .* one of index, .*\(did you mean paper1/fig2"):
+        execute(["paper1/fig2", "paper1/fig3"])
+
+
+def test_two_notebooks_with_one_id(project):
+    write_notebook(project / "notebooks" / "paper1" / "fig2_other_words.ipynb")
+    with pytest.raises(FsslError, match=r"have one ID, paper1/fig2: rename one"):
+        find_notebooks()
+
+
+def test_outside_a_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FsslError, match=r"no notebooks in .*call this from inside a clone"):
+        find_notebooks()
+
+
+def test_parameters_are_read_as_papermill_reads_them(project):
+    known = known_parameters(find_notebooks(["paper1/fig2"])[0])
+    assert list(known) == ["profile", "seeds", "rate", "epochs", "plot", "limit", "name"]
+    assert known["rate"]["help"] == "learning rate"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"seed": 1}, r"seed=1 .* a parameter of paper1/fig2: profile, seeds, rate"),
+        ({"seeds": 1}, r"seeds=1 .* a value of type list for paper1/fig2, such as the default \[0, 1\]"),
+        ({"rate": "fast"}, r"rate='fast' .* type float"),
+        ({"epochs": 2.5}, r"epochs=2.5 .* type int"),
+        ({"epochs": True}, r"epochs=True .* type int"),
+        ({"plot": 1}, r"plot=1 .* type bool"),
+        ({"name": 3}, r"name=3 .* type str"),
+        ({"name": None}, r"name=None .* type str"),
+        ({"profile": "laptop"}, r"profile='laptop' .* the option --profile"),
+    ],
+)
+def test_bad_parameters(project, no_execution, values, message):
+    with pytest.raises(SettingError, match=message):
+        execute(["index", "paper1/fig2"], parameters=values)
+
+
+def test_a_parameter_that_one_of_the_notebooks_lacks(project, no_execution):
+    write_notebook(project / "notebooks" / "paper1" / "fig3_less.ipynb", parameters='profile: str = "smoke"')
+    with pytest.raises(SettingError, match=r"epochs=2 .* a parameter of paper1/fig3: profile\."):
+        execute(["paper1/fig2", "paper1/fig3"], parameters={"epochs": 2})
+
+
+def test_parameters_for_a_notebook_without_any(project, no_execution):
+    with pytest.raises(SettingError, match=r"epochs=2 .* no parameters: index have none"):
+        execute(["index"], parameters={"epochs": 2})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"profile": "quick"}, r"profile='quick' .* smoke, laptop, gpu, paper"), ({"jobs": 0}, r"jobs=0 .* at least 1")],
+)
+def test_bad_profile_and_jobs(project, no_execution, arguments, message):
+    with pytest.raises(SettingError, match=message):
+        execute(["paper1/fig2"], **arguments)
+
+
+def test_a_notebook_that_says_no_language(project, no_execution):
+    write_notebook(project / "notebooks" / "paper1" / "fig3_bare.ipynb", metadata=False)
+    with pytest.raises(FsslError, match=r"fig3_bare\.ipynb: .*`fssl refresh paper1/fig3` writes it"):
+        execute(["paper1/fig3"])
+
+
+def test_good_values_reach_papermill(project, monkeypatch):
+    def pretend(tasks, jobs):
+        assert jobs == 3
+        assert [task.parameters for task in tasks] == [{}, {"profile": "gpu", "rate": 1, "limit": None, "seeds": [7]}]
+        assert tasks[1].target == project / "build" / "gpu" / "paper1" / "fig2_first_words.ipynb"
+        return [module.Outcome(task, "", 1.0, time.time()) for task in reversed(tasks)]
+
+    monkeypatch.setattr(module, "run_tasks", pretend)
+    values = {"rate": 1, "limit": None, "seeds": [7]}
+    table = execute(["index", "paper1/fig2"], profile="gpu", parameters=values, jobs=3)
+    assert table["artifact"].tolist() == ["index", "paper1/fig2"]
+
+
+def test_execution(project, monkeypatch, capfd):
+    """One notebook works and one fails: two kernels, of this Python, whatever the user has installed."""
+    foreign = project / "jupyter" / "kernels" / "python3"
+    foreign.mkdir(parents=True)
+    (foreign / "kernel.json").write_text('{"argv": ["/nonexistent"], "display_name": "x", "language": "python"}')
+    monkeypatch.setenv("JUPYTER_PATH", str(project / "jupyter"))
+    stale = figures_root() / "paper1" / "fig10.laptop.json"
+    stale.parent.mkdir(parents=True)
+    stale.write_text('{"claims": {"holds": 9, "fails": 9, "not run": 9}}')
+    monkeypatch.chdir(project / "notebooks")
+
+    values = {"seeds": [5], "rate": 1e-5}
+    table = execute(["paper1/fig10", "paper1/fig2"], profile="laptop", parameters=values, jobs=2).set_index("artifact")
+
+    assert table.index.tolist() == ["paper1/fig2", "paper1/fig10"]
+    good, bad = table.loc["paper1/fig2"], table.loc["paper1/fig10"]
+    assert (good["status"], bad["status"]) == ("ok", "failed")
+    assert 0 < good["seconds"] < 60
+    assert [good[f"claims {name}"] for name in ("held", "failed", "not run")] == [2, 1, 0]
+    assert good["figure"] == os.path.join("figures", "paper1", "fig2.laptop.png")
+    assert pd.isna(bad["claims held"])
+    assert pd.isna(bad["figure"])
+
+    record = json.loads((project / "figures" / "paper1" / "fig2.laptop.json").read_text())
+    assert record["found"] == {"python": sys.executable, "folder": str(project), "seeds": [5], "rate": 1e-5}
+    partial = (project / bad["notebook"]).read_text()
+    assert "no such luck" in partial
+    shown = capfd.readouterr().err
+    assert "paper1/fig2 done in" in shown
+    assert "paper1/fig10 failed after" in shown
+    assert "ValueError: no such luck" in shown
+    assert f"The notebook up to there: {os.path.join('build', 'laptop', 'paper1', 'fig10_later.ipynb')}" in shown
+    assert "\x1b[" not in shown
+    assert "[2/2]" in shown
+
+
+def test_ctrl_c_stops_the_notebooks(project):
+    """The command is interrupted, and alone: its notebook must not go on computing."""
+    write_notebook(
+        project / "notebooks" / "paper1" / "fig4_slow.ipynb",
+        "import os, time\nopen('kernel', 'w').write(str(os.getpid()))\ntime.sleep(100)",
+    )
+    code = "from fssl_core.experiments.notebooks import execute; execute(['paper1/fig4'])"
+    command = subprocess.Popen([sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True)
+    pid = project / "kernel"
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    command.send_signal(signal.SIGINT)
+    _, stderr = command.communicate(timeout=30)
+    assert "KeyboardInterrupt" in stderr
+    assert command.returncode != 0
+    while running(int(pid.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

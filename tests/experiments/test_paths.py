@@ -1,0 +1,33 @@
+"""Where runs and figures are kept."""
+
+from fssl_core.experiments.paths import figures_root, project_root, runs_root
+
+
+def make_project(folder):
+    (folder / "notebooks" / "paper").mkdir(parents=True)
+    (folder / "pyproject.toml").touch()
+    return folder
+
+
+def test_the_project_is_found_from_inside(tmp_path, monkeypatch):
+    monkeypatch.delenv("FSSL_RUNS", raising=False)
+    monkeypatch.delenv("FSSL_FIGURES", raising=False)
+    project = make_project(tmp_path / "project")
+    monkeypatch.chdir(project / "notebooks" / "paper")
+    assert project_root() == project
+    assert runs_root() == project / "runs"
+    assert figures_root() == project / "figures"
+
+
+def test_outside_a_project_the_current_folder_serves(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()  # without pyproject.toml it is no project
+    monkeypatch.chdir(tmp_path)
+    assert project_root() == tmp_path
+
+
+def test_the_environment_has_the_last_word(tmp_path, monkeypatch):
+    monkeypatch.chdir(make_project(tmp_path / "project"))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("FSSL_FIGURES", "drawn")
+    assert runs_root() == tmp_path / "elsewhere"
+    assert figures_root() == tmp_path / "project" / "drawn"

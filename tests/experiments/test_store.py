@@ -1,0 +1,315 @@
+"""The run store, with a toy engine: a random walk that saves a checkpoint at every step."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pandas as pd
+import pytest
+import torch
+
+import fssl_core
+from fssl_core.errors import FsslError
+from fssl_core.experiments.store import Run, run, run_all, runs_table
+from fssl_core.random import generator
+from fssl_core.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise(Settings):
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk(Settings):
+    version: ClassVar[int] = 1
+    method: str = "plain"
+    seed: int = 0
+    steps: int = 4
+    marks: tuple[int, ...] = (1, 2)
+    noise: Noise = Noise()
+
+    def execute(self, run, progress):
+        state = run.checkpoint.load() or {"step": 0, "x": torch.zeros(3), "rows": []}
+        progress(state["step"], self.steps)
+        while state["step"] < self.steps:
+            step = state["step"] + 1
+            if os.environ.get("WALK_DIES_AT") == str(step):
+                raise KeyboardInterrupt if os.environ.get("WALK_DIES_OF") == "ctrl-c" else RuntimeError("died")
+            noise = torch.randn(3, generator=generator(self.seed, "walk", step))
+            x = 0.9 * state["x"] + self.noise.scale * noise
+            state = {"step": step, "x": x, "rows": [*state["rows"], {"step": step, "x": x[0].item()}]}
+            run.checkpoint.save(state)
+            with open(run.folder.parent / "steps.txt", "a") as log:
+                log.write(f"{os.getpid()} {step}\n")
+            time.sleep(float(os.environ.get("WALK_SLEEPS", "0")))
+            progress(step, self.steps, x=x[0].item())
+        run.write_table("metrics", pd.DataFrame(state["rows"]))
+        run.save_tensors("model", {"x": state["x"]})
+        return {"norm": state["x"].norm(), "label": "done", "nothing": None}
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def computed_steps(root):
+    return (root / "steps.txt").read_text().splitlines() if (root / "steps.txt").exists() else []
+
+
+def test_a_finished_run_is_a_folder_of_results(root):
+    done = run(Walk(seed=3), progress=False)
+    assert done.folder == root / Walk(seed=3).key
+    names = {path.name for path in done.folder.iterdir()} - {"lock"}
+    assert names == {"settings.json", "metrics.csv", "model.tensors", "provenance.json", "summary.json"}
+    stored = json.loads((done.folder / "settings.json").read_text())
+    assert stored == {"kind": "Walk", "version": 1, "settings": json.loads(json.dumps(Walk(seed=3).as_dict()))}
+    x = done.tensors("model")["x"]
+    assert done.summary == {"norm": x.norm().item(), "label": "done", "nothing": None}
+    assert done.table("metrics")["step"].tolist() == [1, 2, 3, 4]
+    assert done.table("metrics")["x"].iloc[-1] == x[0].item()  # to the bit
+
+
+def test_a_finished_run_is_not_computed_again(root):
+    run(Walk(), progress=False)
+    before = computed_steps(root)
+    assert run(Walk(), progress=False).summary["label"] == "done"
+    assert computed_steps(root) == before
+
+
+def test_provenance(root):
+    provenance = run(Walk(), progress=False).provenance
+    assert provenance["torch"] == torch.__version__.partition("+")[0]
+    assert provenance["fssl_core"] == fssl_core.__version__
+    assert provenance["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert provenance["threads"] == torch.get_num_threads()
+    assert provenance["sessions"] == 1
+    assert 10 * 2**20 < provenance["peak_memory_bytes"] < 2**40
+    assert set(provenance) >= {"torchvision", "numpy", "device", "commit", "modified", "date", "peak_gpu_memory_bytes"}
+
+
+@pytest.mark.parametrize("dies_at", [1, 3, 4])
+def test_interrupted_and_resumed_equals_uninterrupted(root, monkeypatch, dies_at):
+    expected = run(Walk(), progress=False)
+    tensors, table, summary = expected.tensors("model"), expected.table("metrics"), expected.summary
+    monkeypatch.setenv("FSSL_RUNS", str(root / "second"))
+    monkeypatch.setenv("WALK_DIES_AT", str(dies_at))
+    with pytest.raises(RuntimeError, match="died"):
+        run(Walk(), progress=False)
+    assert Run(Walk()).summary is None
+    monkeypatch.delenv("WALK_DIES_AT")
+    resumed = run(Walk(), progress=False)
+    assert torch.equal(resumed.tensors("model")["x"], tensors["x"])
+    pd.testing.assert_frame_equal(resumed.table("metrics"), table, check_exact=True)
+    assert resumed.summary == summary
+    assert len(computed_steps(root / "second")) == 4  # no step twice
+    assert resumed.provenance["sessions"] == (1 if dies_at == 1 else 2)
+
+
+def test_seconds_are_summed_over_sessions(root, monkeypatch):
+    monkeypatch.setenv("WALK_DIES_AT", "2")
+    with pytest.raises(RuntimeError):
+        run(Walk(), progress=False)
+    monkeypatch.delenv("WALK_DIES_AT")
+    handle = Run(Walk())
+    provenance = {**handle.provenance, "seconds": 1000.0}
+    (handle.folder / "provenance.json").write_text(json.dumps(provenance))
+    assert 1000 < run(Walk(), progress=False).provenance["seconds"] < 1100
+
+
+@pytest.mark.parametrize(("dies_at", "advice"), [("1", "start it again"), ("3", "resume from the last checkpoint in")])
+def test_ctrl_c_says_what_to_do(root, monkeypatch, capsys, dies_at, advice):
+    monkeypatch.setenv("WALK_DIES_AT", dies_at)
+    monkeypatch.setenv("WALK_DIES_OF", "ctrl-c")
+    with pytest.raises(KeyboardInterrupt):
+        run_all([Walk(), Walk(seed=1)])
+    notices = [line for line in capsys.readouterr().err.splitlines() if "interrupted" in line]
+    assert len(notices) == 1
+    assert f"Walk {Walk().key} interrupted; run again to {advice}" in notices[0]
+
+
+def test_a_result_of_another_version_is_computed_again(root, monkeypatch, capsys):
+    run(Walk(), progress=False)
+    (Run(Walk()).folder / "old.csv").write_text("a\n1\n")
+    monkeypatch.setattr(Walk, "version", 2)
+    assert not Run(Walk()).finished
+    assert run(Walk(), progress=False).finished
+    assert "was computed by version 1 of the code; starting again" in capsys.readouterr().err
+    assert not (Run(Walk()).folder / "old.csv").exists()
+    assert len(computed_steps(root)) == 8
+
+
+def test_a_checkpoint_of_another_version_is_not_resumed(root, monkeypatch):
+    monkeypatch.setenv("WALK_DIES_AT", "3")
+    with pytest.raises(RuntimeError):
+        run(Walk(), progress=False)
+    monkeypatch.delenv("WALK_DIES_AT")
+    monkeypatch.setattr(Walk, "version", 2)
+    assert run(Walk(), progress=False).provenance["sessions"] == 1
+    assert len(computed_steps(root)) == 2 + 4
+
+
+def test_other_settings_in_the_folder_are_an_error(root):
+    handle = run(Walk(), progress=False)
+    stored = json.loads((handle.folder / "settings.json").read_text())
+    stored["settings"]["seed"] = 7
+    (handle.folder / "settings.json").write_text(json.dumps(stored))
+    with pytest.raises(FsslError, match=r"should hold the settings .*'seed': 0.* but .* says .*'seed': 7"):
+        run(Walk(), progress=False)
+
+
+@pytest.mark.parametrize("name", ["settings.json", "summary.json"])
+@pytest.mark.parametrize("content", ['{"kind": "Wa', "3"])
+def test_a_damaged_file_is_an_error(root, name, content):
+    handle = run(Walk(), progress=False)
+    (handle.folder / name).write_text(content)
+    with pytest.raises(FsslError, match=rf"{name} is damaged .*Delete the folder"):
+        run(Walk(), progress=False)
+
+
+def test_a_summary_without_settings_is_an_error(root):
+    handle = run(Walk(), progress=False)
+    (handle.folder / "settings.json").unlink()
+    with pytest.raises(FsslError, match=r"its settings\.json says None"):
+        run(Walk(), progress=False)
+
+
+def test_a_full_disk_is_explained_and_the_run_resumes(root, monkeypatch):
+    write = Run.write_table
+
+    def full(self, name, table):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Run, "write_table", full)
+    with pytest.raises(FsslError, match=r"No space left for .*free some space"):
+        run(Walk(), progress=False)
+    monkeypatch.setattr(Run, "write_table", write)
+    assert run(Walk(), progress=False).finished
+    assert len(computed_steps(root)) == 4
+
+
+def test_leftovers_of_a_killed_write_are_removed(root):
+    handle = Run(Walk())
+    handle.folder.mkdir(parents=True)
+    (handle.folder / ".checkpoint.pt.x1y2").write_bytes(b"half")
+    run(Walk(), progress=False)
+    assert not list(handle.folder.glob(".*"))
+
+
+def test_missing_tables_and_tensors_say_what_is_there(root):
+    handle = run(Walk(), progress=False)
+    with pytest.raises(FsslError, match=r"has no steps\.csv; it has: metrics\."):
+        handle.table("steps")
+    with pytest.raises(FsslError, match=r"has no best\.tensors; it has: model\."):
+        handle.tensors("best")
+
+
+def test_tables_keep_words_and_missing_numbers(root):
+    handle = Run(Walk())
+    table = pd.DataFrame({"word": ["None", "NA", "x"], "number": [0.1 + 0.2, float("nan"), 1e-300]})
+    handle.write_table("odd", table)
+    pd.testing.assert_frame_equal(handle.table("odd"), table, check_exact=True)
+
+
+@pytest.mark.parametrize(
+    ("summary", "error", "message"),
+    [
+        ({"curve": [1, 2]}, TypeError, r"summary\['curve'\] is a list"),
+        ({"seed": 1}, ValueError, r"summary\['seed'\] has the name of a setting"),
+        ({"noise.scale": 1}, ValueError, "has the name of a setting"),
+    ],
+)
+def test_a_summary_that_cannot_be_a_row_is_refused(root, monkeypatch, summary, error, message):
+    monkeypatch.setattr(Walk, "execute", lambda self, run, progress: summary)
+    with pytest.raises(error, match=message):
+        run(Walk(), progress=False)
+    assert not Run(Walk()).finished
+
+
+def test_run_all_gives_one_row_for_each_setting(root):
+    asked = [Walk(seed=1), Walk(seed=0), Walk(seed=1, method="other"), Walk(seed=1)]
+    frame = run_all(asked, progress=False)
+    assert frame["seed"].tolist() == [1, 0, 1, 1]
+    assert frame["method"].tolist() == ["plain", "plain", "other", "plain"]
+    assert frame["key"].tolist() == [item.key for item in asked]
+    assert frame["noise.scale"].tolist() == [1.0] * 4
+    assert frame["norm"].tolist() == [run(item, progress=False).summary["norm"] for item in asked]
+    assert list(frame)[:3] == ["method", "seed", "steps"]
+    assert len(computed_steps(root)) == 3 * 4  # the equal ones are computed once
+
+
+def test_progress_names_what_varies_and_stays_silent_when_told(root, monkeypatch, capsys):
+    monkeypatch.setenv("WALK_SLEEPS", "0.11")  # bars are drawn ten times a second
+    run_all([Walk(seed=0), Walk(seed=11)])
+    shown = capsys.readouterr().err
+    assert "runs:" in shown
+    assert "11:" in shown
+    assert "x=" in shown
+    run_all([Walk(seed=2)], progress=False)
+    run_all([Walk(seed=0)])  # finished: nothing to show
+    assert capsys.readouterr().err == ""
+
+
+def test_runs_table_puts_the_tables_of_all_runs_under_each_other(root):
+    frame = run_all([Walk(seed=0), Walk(seed=1), Walk(seed=0)], progress=False)
+    table = runs_table(frame, "metrics")
+    assert list(table)[:3] == ["seed", "step", "x"]  # what varies, then the table's own columns
+    assert table["seed"].tolist() == [0] * 4 + [1] * 4
+    pd.testing.assert_series_equal(
+        table.loc[table["seed"] == 1, "x"].reset_index(drop=True), run(Walk(seed=1)).table("metrics")["x"]
+    )
+    one = runs_table(frame[frame["seed"] == 1], "metrics")
+    assert one["seed"].tolist() == [1] * 4  # still a column when nothing varies
+
+
+def test_runs_table_keeps_the_tables_own_column(root):
+    frame = run_all([Walk(), Walk(seed=1)], progress=False)
+    for key in frame["key"]:
+        (root / key / "own.csv").write_text("seed\n42\n")
+    assert runs_table(frame, "own")["seed"].tolist() == [42, 42]
+
+
+def child(code: str, **environment: str) -> subprocess.Popen:
+    """Another process with this file's toy engine."""
+    preamble = f"import runpy; toy = runpy.run_path({__file__!r}); Walk, run = toy['Walk'], toy['run']; "
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen([sys.executable, "-c", preamble + code], env=variables, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(root, count):
+    deadline = time.monotonic() + 60
+    while len(computed_steps(root)) < count:
+        assert time.monotonic() < deadline, "the other process computes nothing"
+        time.sleep(0.02)
+
+
+def test_two_processes_do_not_compute_the_same_run_twice(root, capsys):
+    other = child("run(Walk(steps=5), progress=False)", WALK_SLEEPS="0.3")
+    wait_for_steps(root, 1)
+    done = run(Walk(steps=5), progress=False)
+    assert other.wait(timeout=60) == 0, other.stderr.read()
+    other.stderr.close()
+    assert done.finished
+    assert f"Another process is computing Walk {done.settings.key}; waiting for it." in capsys.readouterr().err
+    assert [line.split()[1] for line in computed_steps(root)] == ["1", "2", "3", "4", "5"]
+    assert {line.split()[0] for line in computed_steps(root)} == {str(other.pid)}
+
+
+def test_a_killed_process_frees_the_run_and_it_resumes(root, monkeypatch):
+    other = child("run(Walk(steps=5), progress=False)", WALK_SLEEPS="0.3")
+    wait_for_steps(root, 2)
+    other.send_signal(signal.SIGKILL)
+    other.wait(timeout=60)
+    other.stderr.close()
+    resumed = run(Walk(steps=5), progress=False)
+    assert resumed.provenance["sessions"] == 2
+    monkeypatch.setenv("FSSL_RUNS", str(root / "uninterrupted"))
+    assert resumed.summary == run(Walk(steps=5), progress=False).summary

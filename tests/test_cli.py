@@ -1,0 +1,188 @@
+"""The command ``fssl``: what it prints, what it refuses, its exit status."""
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pandas as pd
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+import fssl_core
+from fssl_core import cli
+from fssl_core.errors import SettingError
+from fssl_core.experiments import notebooks, refresh
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for variable in ("FSSL_RUNS", "FSSL_FIGURES", "FSSL_DATA"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "pyproject.toml").touch()
+    folder = tmp_path / "notebooks" / "monacosfl"
+    folder.mkdir(parents=True)
+    parameters = new_code_cell('profile: str = "smoke"\nseeds: list = [0]', metadata={"tags": ["parameters"]})
+    for name in ("fig6_accuracy_by_cut", "fig10_more"):
+        notebook = new_notebook(cells=[new_markdown_cell(f"# The title of {name}"), parameters])
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        notebook.metadata.language_info = {"name": "python"}
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def executed(monkeypatch):
+    """Calls of :func:`execute`, which is replaced: fig10 fails."""
+    calls = []
+
+    def execute(ids, **options):
+        calls.append((ids, options))
+        rows = [("monacosfl/fig6", "ok", 3.25, 2, "figures/fig6.png"), ("monacosfl/fig10", "failed", 12.0, None, None)]
+        columns = ["artifact", "status", "seconds", "claims held", "figure"]
+        table = pd.DataFrame(rows, columns=columns).astype({"claims held": "Int64"}).assign(notebook="build/x.ipynb")
+        return table[table["artifact"].isin(ids)] if ids else table
+
+    monkeypatch.setattr(notebooks, "execute", execute)
+    return calls
+
+
+def test_list(project, capsys):
+    for profile in ("paper", "smoke"):
+        path = project / "figures" / "monacosfl" / f"fig6.{profile}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    assert cli.main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ID               title                              recorded",
+        "monacosfl/fig6   The title of fig6_accuracy_by_cut  smoke, paper",
+        "monacosfl/fig10  The title of fig10_more",
+    ]
+
+
+def test_reproduce_prints_a_table_and_fails_when_a_notebook_fails(project, executed, capsys):
+    assert cli.main(["reproduce"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "artifact         status  seconds  claims held  figure",
+        "monacosfl/fig6   ok         3.25            2  figures/fig6.png",
+        "monacosfl/fig10  failed     12.0",
+    ]
+    assert executed == [([], {"profile": "smoke", "parameters": {}, "jobs": 1})]
+    assert cli.main(["reproduce", "monacosfl/fig6"]) == 0
+
+
+def test_reproduce_reads_values_as_yaml(project, executed):
+    values = [
+        "seeds=[0, 1e-3]",
+        "rate=1e-3",
+        "small=-.5E-2",
+        "method=MocoSFL",
+        "plot=true",
+        "text=a=b",
+        "limit=null",
+        "n=3",
+    ]
+    options = [part for value in values for part in ("--set", value)]
+    cli.main(["reproduce", "monacosfl/fig6", "--profile", "laptop", "--jobs", "2", *options])
+    parameters = {
+        "seeds": [0, 0.001],
+        "rate": 0.001,
+        "small": -0.005,
+        "method": "MocoSFL",
+        "plot": True,
+        "text": "a=b",
+        "limit": None,
+        "n": 3,
+    }
+    assert executed == [(["monacosfl/fig6"], {"profile": "laptop", "parameters": parameters, "jobs": 2})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "--set", "seeds"], "--set='seeds' cannot be used: expected NAME=VALUE"),
+        (["reproduce", "--set", "=3"], "--set='=3' cannot be used: expected NAME=VALUE"),
+        (["reproduce", "--set", "seeds=[0"], "seeds='[0' cannot be used: expected a value in YAML"),
+        (
+            ["reproduce", "--set", "seed=3"],
+            "seed=3 cannot be used: expected a parameter of monacosfl/fig6: profile, seeds",
+        ),
+        (["reproduce", "--set", "seeds=3"], "seeds=3 cannot be used: expected a value of type list"),
+        (["reproduce", "--profile", "fast"], "profile='fast' cannot be used: expected one of smoke, laptop"),
+        (["reproduce", "monacosfl/fig7"], "ID='monacosfl/fig7' cannot be used: expected one of monacosfl/fig6"),
+        (["refresh", "monacosfl/fig7"], "ID='monacosfl/fig7' cannot be used"),
+        (["data", "--download"], "expected a data set to download"),
+        (["data", "no-such-set"], "no-such-set"),
+        (["claims", "--paper", "nobody"], "paper='nobody' cannot be used"),
+        (["claims", "--profile", "fast"], "profile='fast' cannot be used"),
+    ],
+)
+def test_bad_input_is_a_message_and_status_2(project, capsys, arguments, message):
+    assert cli.main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("fssl: ")
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def test_data_lists_what_is_there_and_where_it_looked(project, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_DATA", str(project / "sets"))
+    assert cli.main(["data"]) == 0
+    shown = capsys.readouterr().out
+    assert "scattered-digits" in shown
+    assert str(project / "sets" / "cifar-10-batches-py") in shown
+    assert f"Looked in {project / 'sets'}." in shown
+
+
+def test_data_describes_one_set(project, capsys):
+    assert cli.main(["data", "digits"]) == 0
+    assert capsys.readouterr().out.startswith("digits: 1347 training and 450 test images of 8 x 8 pixels")
+
+
+def test_claims(project, capsys):
+    assert cli.main(["claims", "--paper", "monacosfl"]) == 0
+    *rows, blank, total = capsys.readouterr().out.splitlines()
+    assert rows[0].split() == ["id", "artifact", "claim", "verdict", "value", "profile"]
+    assert any(row.startswith("monacosfl-fig3-resnet18-optimum ") and "monacosfl/fig3" in row for row in rows)
+    assert blank == ""
+    assert total == f"{len(rows) - 1} claims: {len(rows) - 1} not run"
+
+
+@pytest.mark.parametrize(("failed", "status"), [([], 0), (["monacosfl/fig6"], 1)])
+def test_refresh(project, monkeypatch, capsys, failed, status):
+    monkeypatch.setattr(refresh, "refresh", lambda ids, jobs: failed)
+    assert cli.main(["refresh", "monacosfl/fig6"]) == status
+    assert ("left as they were: monacosfl/fig6" in capsys.readouterr().err) == bool(failed)
+
+
+@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (SettingError("a", 1, "more"), 2)])
+def test_exit_status_of_errors(project, monkeypatch, capsys, error, status):
+    def fail(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(notebooks, "execute", fail)
+    assert cli.main(["reproduce"]) == status
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_bug_is_not_hidden(project, monkeypatch):
+    monkeypatch.setattr(notebooks, "find_notebooks", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["list"])
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    assert capsys.readouterr().out == f"fssl {fssl_core.__version__}\n"
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys; from fssl_core.cli import _parser; _parser().format_help(); "
+        "print([name for name in ('torch', 'pandas', 'papermill') if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout) == []

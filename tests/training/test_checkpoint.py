@@ -1,0 +1,184 @@
+"""Checkpoints: what is saved comes back, whatever happens to the process, the disk or the files."""
+
+import errno
+import functools
+import hashlib
+import io
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from fssl_core.errors import CheckpointError, FsslError
+from fssl_core.training.checkpoint import Checkpoint, load_tensors, save_tensors
+
+
+def state(epoch: int) -> dict:
+    return {
+        "epoch": epoch,
+        "model": {"weight": torch.full((3, 2), float(epoch)), "steps": torch.tensor(epoch)},
+        "rows": [{"loss": 0.5, "note": "first", "done": False, "best": None}, (1, 2)],
+    }
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Two states saved: epoch 1 is the previous one, epoch 2 the current one."""
+    checkpoint = Checkpoint(tmp_path / "run")
+    checkpoint.save(state(1))
+    checkpoint.save(state(2))
+    return checkpoint
+
+
+def files(checkpoint):
+    return sorted(path.name for path in checkpoint.folder.iterdir())
+
+
+def test_what_is_saved_comes_back(checkpoint):
+    loaded = checkpoint.load()
+    assert loaded["rows"] == state(2)["rows"]
+    assert torch.equal(loaded["model"]["weight"], state(2)["model"]["weight"])
+    assert loaded["model"]["steps"].dtype == torch.int64
+    assert files(checkpoint) == ["checkpoint.previous.pt", "checkpoint.pt"]
+
+
+def test_nothing_saved_is_none(tmp_path):
+    assert Checkpoint(tmp_path / "never").load() is None
+    assert not (tmp_path / "never").exists()
+
+
+def test_remove_leaves_nothing(checkpoint):
+    checkpoint.remove()
+    assert checkpoint.load() is None
+    assert files(checkpoint) == []
+
+
+def test_after_save_is_called_once_the_state_is_on_disk(tmp_path):
+    seen = []
+    checkpoint = Checkpoint(tmp_path, after_save=lambda: seen.append(checkpoint.load()["epoch"]))
+    checkpoint.save(state(1))
+    checkpoint.save(state(2))
+    assert seen == [1, 2]
+
+
+def truncate(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flip_a_bit(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lambda content: b""])
+def test_damaged_file_falls_back_to_the_previous_one_and_says_so(checkpoint, damage):
+    checkpoint.path.write_bytes(damage(checkpoint.path.read_bytes()))
+    with pytest.warns(
+        UserWarning, match=r"checkpoint\.pt is truncated or damaged.*Going on from the checkpoint before"
+    ):
+        assert checkpoint.load()["epoch"] == 1
+
+
+def test_a_damaged_previous_file_does_not_matter(checkpoint):
+    checkpoint.previous.write_bytes(b"rubbish")
+    assert checkpoint.load()["epoch"] == 2
+
+
+def test_both_damaged_says_what_to_do(checkpoint):
+    for path in (checkpoint.path, checkpoint.previous):
+        path.write_bytes(truncate(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"Delete the folder .*run to start this run again"):
+        checkpoint.load()
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+def test_killed_at_a_rename_never_loses_both(checkpoint, monkeypatch, rename):
+    """The third save dies at its first or second rename: the state of epoch 2 must still be there."""
+    calls, replace = [], os.replace
+
+    def dying_replace(source, target):
+        calls.append(target)
+        if len(calls) == rename:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", dying_replace)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(state(3))
+    monkeypatch.undo()
+    assert len(calls) == rename
+    assert checkpoint.load()["epoch"] == 2
+    checkpoint.save(state(4))
+    assert checkpoint.load()["epoch"] == 4
+    assert load_tensors(checkpoint.previous)["epoch"] == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_disk_keeps_the_old_state_and_says_what_to_do(checkpoint, monkeypatch, number):
+    def full(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    before = checkpoint.path.read_bytes(), checkpoint.previous.read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FsslError, match=r"No space left for .*run\. .*free some space"):
+        checkpoint.save(state(3))
+    monkeypatch.undo()
+    assert (checkpoint.path.read_bytes(), checkpoint.previous.read_bytes()) == before
+    assert files(checkpoint) == ["checkpoint.previous.pt", "checkpoint.pt"]
+
+
+def test_other_errors_of_the_disk_are_not_renamed(checkpoint, monkeypatch):
+    def broken(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="Input/output error"):
+        checkpoint.save(state(3))
+
+
+class Evil:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("save", [torch.save, functools.partial(pickle.dump, protocol=2)])
+def test_code_in_a_checkpoint_is_not_run(tmp_path, save):
+    buffer = io.BytesIO()
+    save({"epoch": Evil(tmp_path / "owned")}, buffer)
+    content = buffer.getvalue()
+    (tmp_path / "checkpoint.pt").write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt cannot be read"):
+        Checkpoint(tmp_path).load()
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        ({"rows": [1, np.float64(2)]}, r"state\['rows'\]\[1\] is a float64"),
+        ({"model": np.zeros(2)}, r"state\['model'\] is a ndarray"),
+        ({"a": {"b": {1, 2}}}, r"state\['a'\]\['b'\] is a set"),
+        ({torch.float32: 1}, "a key of state is a dtype"),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_when_saved(checkpoint, bad, name):
+    with pytest.raises(TypeError, match=name):
+        checkpoint.save(bad)
+    assert checkpoint.load()["epoch"] == 2
+
+
+def test_tensors_of_a_module_come_back(tmp_path):
+    layer = torch.nn.Linear(2, 3)
+    save_tensors(tmp_path / "new" / "model.tensors", layer.state_dict())
+    other = torch.nn.Linear(2, 3)
+    other.load_state_dict(load_tensors(tmp_path / "new" / "model.tensors"))
+    assert torch.equal(layer.weight, other.weight)
+    with pytest.raises(FileNotFoundError):
+        load_tensors(tmp_path / "absent.tensors")

@@ -1,0 +1,418 @@
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.training.plain_split import PlainSplit
+
+from fssl_core.costs.traffic import engine_traffic
+from fssl_core.data.datasets import Dataset, ImageSet, load_dataset
+from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.models import build_backbone
+from fssl_core.training.split import SplitSettings, SplitTrainer
+
+
+def tiny_data(train=48, test=16, channels=1, size=8) -> Dataset:
+    def images(count, seed):
+        random = torch.Generator().manual_seed(seed)
+        pixels = torch.randint(0, 256, (count, channels, size, size), generator=random, dtype=torch.uint8)
+        return ImageSet(pixels, torch.arange(count) % 4)
+
+    return Dataset("tiny", images(train, 1), images(test, 2), ("a", "b", "c", "d"), official=False)
+
+
+def tiny(**values) -> SplitSettings:
+    """A federation that trains in milliseconds."""
+    defaults = {
+        "seed": 0,
+        "dataset": "tiny",
+        "partition": "iid",
+        "clients": 4,
+        "augmentation": "digits",
+        "architecture": "resnet10",
+        "width": 8,
+        "cut_layer": 3,
+        "projector_hidden": 32,
+        "projector_dim": 8,
+        "queue_size": 20,
+        "client_batch": 3,
+        "sync_every": 2,
+        "epochs": 2,
+        "learning_rate": 0.05,
+        "validation_share": 1.0,
+        "knn_k": 5,
+        "probe_epochs": 2,
+        "precision": "float64",
+    }
+    return SplitSettings(**defaults | values)
+
+
+def trained(settings: SplitSettings, epochs: int | None = None) -> SplitTrainer:
+    trainer = SplitTrainer(settings, tiny_data())
+    for _ in range(settings.epochs if epochs is None else epochs):
+        trainer.train_epoch()
+    return trainer
+
+
+def assert_same_state(first: SplitTrainer, second: SplitTrainer, tolerance: float = 0.0) -> None:
+    for name, value in (("online", first.online), ("momentum", first.momentum), ("server", first.server_online)):
+        other = {"online": second.online, "momentum": second.momentum, "server": second.server_online}[name]
+        difference = max((block - other.blocks[key]).abs().max().item() for key, block in value.blocks.items())
+        assert difference <= tolerance, f"{name} differs by {difference}"
+
+
+# ---------------------------------------------------------------- the engine equals the plain loop
+
+
+@pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
+@pytest.mark.parametrize("norm", ["group", "batch"])
+@pytest.mark.parametrize(("architecture", "cut_layer"), [("resnet10", 3), ("resnet18", 13)])
+@pytest.mark.parametrize("sampled", [None, 2])
+def test_engine_equals_the_plain_loop(method, norm, architecture, cut_layer, sampled):
+    settings = tiny(
+        method=method, norm=norm, architecture=architecture, cut_layer=cut_layer, clients_per_epoch=sampled, width=4
+    )
+    for backend in ("stacked", "loop"):
+        engine = SplitTrainer(settings.changed(backend=backend), tiny_data())
+        plain = PlainSplit(engine.online.row_modules()[0], engine.server_online.module(), 4, settings)
+        compare_steps(engine, plain)
+
+
+def compare_steps(engine: SplitTrainer, plain: PlainSplit) -> None:
+    """Two epochs of four steps, step by step, then all weights."""
+    for _ in range(2):
+        engine._start_epoch()
+        for optimizer in plain.optimizers:
+            optimizer.param_groups[0]["lr"] = engine.client_optimizer.param_groups[0]["lr"]
+        plain.server_optimizer.param_groups[0]["lr"] = engine.server_optimizer.param_groups[0]["lr"]
+        order, draws = engine._epoch_randomness()
+        sampled = engine.sampled.tolist()
+        assert engine.steps_per_epoch == 4
+        for step in range(4):
+            images = engine.data.train.images[order[:, step]]
+            views = views_of_each_client(engine, images, draws[:, step])
+            loss, _ = engine.step(images, draws[:, step])
+            assert loss.item() == pytest.approx(plain.step(*views, sampled), abs=1e-10)
+            if step % 2:
+                engine.synchronise()
+                plain.synchronise(sampled)
+        engine._park()
+        engine.epoch += 1
+    matrices = {"online": engine.online, "momentum": engine.momentum}
+    for name, models in {"online": plain.online, "momentum": plain.momentum}.items():
+        for client, model in enumerate(models):
+            ours = matrices[name].state_dict(client)
+            for key, value in model.state_dict().items():
+                torch.testing.assert_close(
+                    ours[key], value, rtol=0, atol=1e-10, msg=lambda m, n=name, k=key: f"{n} {k}: {m}"
+                )
+    for key, value in plain.server.state_dict().items():
+        torch.testing.assert_close(engine.server.state_dict()[key], value, rtol=0, atol=1e-10)
+
+
+def views_of_each_client(engine, images, draws):
+    """The two views, client by client."""
+    first, second = engine._views(images, draws)
+    batch = images.shape[1]
+    return first[:, :batch], second[:, -batch:]
+
+
+def test_asymmetric_loss_equals_the_plain_loop():
+    settings = tiny(symmetric=False, backend="stacked")
+    engine = SplitTrainer(settings, tiny_data())
+    compare_steps(engine, PlainSplit(engine.online.row_modules()[0], engine.server_online.module(), 4, settings))
+
+
+def test_one_client_with_the_whole_backbone_is_ordinary_moco():
+    """No client, no server, no synchronisation: MoCo as in its paper, on one model."""
+    settings = tiny(clients=1, cut_layer=9, client_batch=6)
+    engine = SplitTrainer(settings, tiny_data())
+    model = torch.nn.Sequential(engine.online.row_modules()[0], *engine.server_online.module())
+    target = [p.detach().clone() for p in model.parameters()]
+    model, shadow = copy.deepcopy(model), copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    queue = torch.zeros(0, 8, dtype=torch.float64)
+    engine._start_epoch()
+    order, draws = engine._epoch_randomness()
+    for step in range(engine.steps_per_epoch):
+        images = engine.data.train.images[order[:, step]]
+        (first,), (second,) = views_of_each_client(engine, images, draws[:, step])
+        target = [0.99 * old + 0.01 * new.detach() for old, new in zip(target, model.parameters(), strict=True)]
+        torch.nn.utils.vector_to_parameters(torch.nn.utils.parameters_to_vector(target), shadow.parameters())
+        losses, keys = [], []
+        for query_view, key_view in ((first, second), (second, first)):
+            query = F.normalize(model(query_view), dim=1)
+            key = F.normalize(shadow(key_view), dim=1).detach()
+            logits = torch.cat([(query * key).sum(1, keepdim=True), query @ queue.T], 1) / settings.temperature
+            losses.append(F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long)))
+            keys.append(key)
+        optimizer.zero_grad()
+        loss = sum(losses) / 2
+        loss.backward()
+        optimizer.step()
+        queue = torch.cat([queue, *keys])[-settings.queue_size :]
+        ours, _ = engine.step(images, draws[:, step])
+        assert ours.item() == pytest.approx(loss.item(), abs=1e-10)
+    for ours, theirs in zip(engine.global_model().parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("sync_every", "equal"), [(1, True), (2, False)])
+def test_synchronising_every_step_is_one_dense_model(sync_every, equal):
+    """SGD, EMA and the average are linear: equal clients stay one client that trains on the whole batch."""
+    settings = tiny(weight_decay=0.0, client_learning_rate=0.4, backend="stacked", queue_size=1000)
+    clients = SplitTrainer(settings, tiny_data())
+    dense = SplitTrainer(settings.changed(clients=1, client_batch=12, client_learning_rate=0.1), tiny_data())
+    clients._start_epoch()
+    dense._start_epoch()
+    order, draws = clients._epoch_randomness()
+    for step in range(4):
+        images = clients.data.train.images[order[:, step]]
+        clients.step(images, draws[:, step])
+        if (step + 1) % sync_every == 0:
+            clients.synchronise()
+        # The dense model's batch in the same order of views and images: all first views, then all second views.
+        dense.step(images.flatten(0, 1)[None], draws[:, step].flatten(0, 1)[None])
+    difference = max(
+        (value - dense.online.state_dict()[name]).abs().max().item()
+        for name, value in clients.online.state_dict().items()
+    )
+    assert (difference < 1e-12) is equal, difference
+
+
+# ---------------------------------------------------------------- momentum models
+
+
+@pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
+def test_mean_of_momentum_models_is_the_moving_average_of_the_mean(method):
+    """MonAcoSFL, Section 4.2. It holds for the mean in both methods when everyone takes part."""
+    trainer = SplitTrainer(tiny(method=method), tiny_data())
+    trainer._start_epoch()
+    order, draws = trainer._epoch_randomness()
+    expected = trainer.online.state_dict()
+    for step in range(trainer.steps_per_epoch):
+        online = trainer.online.state_dict()
+        expected = {name: 0.99 * value + 0.01 * online[name] for name, value in expected.items()}
+        trainer.step(trainer.data.train.images[order[:, step]], draws[:, step])
+        if step % 2:
+            trainer.synchronise()
+        for name, value in trainer.momentum.state_dict().items():
+            torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
+def test_unsampled_clients_get_online_models_always_and_momentum_models_in_monacosfl(method):
+    trainer = trained(tiny(method=method, clients_per_epoch=2), epochs=1)
+    absent = [client for client in range(4) if client not in trainer.sampled.tolist()]
+    fresh = SplitTrainer(trainer.settings, tiny_data())
+    for client in absent:
+        online, momentum = trainer.online.state_dict(client), trainer.momentum.state_dict(client)
+        present = int(trainer.sampled[0])
+        assert all(torch.equal(value, trainer.online.state_dict(present)[name]) for name, value in online.items())
+        follows = all(torch.equal(value, trainer.momentum.state_dict(present)[n]) for n, value in momentum.items())
+        stays = all(torch.equal(value, fresh.momentum.state_dict(client)[n]) for n, value in momentum.items())
+        assert (follows, stays) == ((True, False) if method == "MonAcoSFL" else (False, True))
+
+
+def test_methods_agree_until_the_first_synchronisation_and_misalignment_then_differs():
+    logs = {
+        method: trained(tiny(method=method, log_steps=True, client_learning_rate=0.5, sync_every=4)).step_log
+        for method in ("MocoSFL", "MonAcoSFL")
+    }
+    ours, theirs = logs["MonAcoSFL"], logs["MocoSFL"]
+    assert [row["step"] for row in ours] == list(range(1, 9))
+    assert [row["synced"] for row in ours] == [0, 0, 0, 1] * 2
+    assert [ours[i]["misalignment"] == theirs[i]["misalignment"] for i in range(4)] == [True, True, True, False]
+    assert ours[3]["misalignment_before_sync"] == theirs[3]["misalignment_before_sync"]
+    for row in ours:  # |mean(a - b)| <= mean |a - b|
+        assert row["misalignment"] <= row["misalignment_before_sync"] * (1 + 1e-12)
+    assert all(0 <= row["identifiability"] <= 1 for row in ours if row["synced"])
+
+
+def test_misalignment_counts_all_clients():
+    trainer = trained(tiny(method="MocoSFL", clients_per_epoch=2), epochs=2)
+    total, numbers = 0.0, 0
+    for client in range(4):
+        online, momentum = trainer.online.state_dict(client), trainer.momentum.state_dict(client)
+        for name in trainer.online.parameter_blocks:
+            total += (online[name] - momentum[name]).abs().sum().item()
+            numbers += online[name].numel()
+    assert trainer.metrics[-1]["misalignment"] == pytest.approx(total / numbers)
+
+
+# ---------------------------------------------------------------- costs
+
+
+@pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, precision):
+    settings = tiny(
+        method=method,
+        symmetric=symmetric,
+        precision=precision,
+        clients_per_epoch=3,
+        sync_every=3,
+        architecture="mobilenetv2",
+    )
+    trainer = SplitTrainer(settings, tiny_data())
+    backbone = build_backbone("mobilenetv2", width=8, image_size=8, channels=1)
+    for epoch in (1, 2):
+        trainer.train_epoch()
+        table = trainer.ledger.table().set_index(["epoch", "client"]).loc[epoch]
+        for client in range(4):
+            expected = engine_traffic(
+                backbone,
+                settings.cut_layer,
+                images=trainer.steps_per_epoch * settings.client_batch,
+                syncs=2,  # after step 3 and at the end of an epoch of 4 steps
+                momentum_sync=method == "MonAcoSFL",
+                symmetric=symmetric,
+                sampled=client in trainer.sampled.tolist(),
+                bytes_per_value=8 if precision == "float64" else 4,
+            )
+            counted = {column: value for column, value in table.loc[client].items() if value}
+            assert counted == {f"{record.purpose}_{record.direction}": record.bytes for record in expected}
+
+
+# ---------------------------------------------------------------- determinism
+
+
+def test_same_settings_give_the_same_bits_and_no_global_randomness():
+    before = torch.random.get_rng_state()
+    first, second = (trained(tiny(precision="float32")) for _ in range(2))
+    assert_same_state(first, second)
+    assert first.metrics == second.metrics
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("sampled", [None, 2])
+@pytest.mark.parametrize("stop", [1, 2])
+def test_interrupted_and_resumed_equals_uninterrupted(sampled, stop, tmp_path):
+    settings = tiny(epochs=3, clients_per_epoch=sampled, log_steps=True, precision="float32", norm="batch")
+    whole = trained(settings)
+    torch.save(trained(settings, epochs=stop).state_dict(), tmp_path / "state.pt")
+    resumed = SplitTrainer(settings, tiny_data())
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    while resumed.epoch < settings.epochs:
+        resumed.train_epoch()
+    assert_same_state(whole, resumed)
+    assert whole.metrics == resumed.metrics
+    assert whole.summary() == resumed.summary()
+    for name, table in whole.tables().items():
+        assert table.equals(resumed.tables()[name]), name
+
+
+def test_order_of_clients_does_not_matter(monkeypatch):
+    from fssl_core.training import split
+
+    settings = tiny(backend="stacked", queue_size=1000)
+    forward = trained(settings)
+    draw = split.sample_clients
+    monkeypatch.setattr(split, "sample_clients", lambda *args: draw(*args).flip(0))
+    trainer = SplitTrainer(settings, tiny_data())
+    trainer.train_epoch()
+    trainer.train_epoch()
+    assert trainer.sampled.tolist() == [3, 2, 1, 0]
+    assert [row["loss"] for row in trainer.metrics] == pytest.approx(
+        [row["loss"] for row in forward.metrics], abs=1e-10
+    )
+    for name, value in forward.global_model().state_dict().items():
+        torch.testing.assert_close(trainer.global_model().state_dict()[name], value, rtol=0, atol=1e-10)
+
+
+# ---------------------------------------------------------------- the whole run
+
+
+def test_summary_and_tables():
+    trainer = trained(tiny(log_steps=True))
+    summary = trainer.summary()
+    assert summary["steps"] == 8
+    assert summary["images_between_syncs"] == 6
+    assert 0 <= summary["linear_probe_accuracy"] <= 1
+    assert summary["knn_accuracy"] == max(row["knn_accuracy"] for row in trainer.metrics)
+    tables = trainer.tables()
+    assert {name: len(table) for name, table in tables.items()} == {
+        "metrics": 2,
+        "traffic": 8,
+        "steps": 8,
+        "divergence": 4 * len(trainer.online.parameter_blocks),
+    }
+    total = tables["divergence"].groupby("step").divergence.sum()
+    steps = tables["steps"].set_index("step")
+    assert total.tolist() == pytest.approx(steps.divergence.dropna().tolist())
+
+
+def test_training_on_real_images_improves_the_representation():
+    settings = tiny(
+        dataset="digits",
+        clients=2,
+        client_batch=16,
+        epochs=3,
+        queue_size=500,
+        cut_layer=5,
+        width=16,
+        projector_dim=16,
+        learning_rate=0.005,
+        precision="float32",
+    )
+    trainer = SplitTrainer(settings, load_dataset("digits", image_size=16))
+    untrained = trainer._validate()
+    for _ in range(settings.epochs):
+        trainer.train_epoch()
+    assert trainer.metrics[-1]["loss"] < trainer.metrics[0]["loss"]
+    assert trainer.metrics[-1]["knn_accuracy"] > untrained + 0.2
+
+
+def test_bfloat16_keeps_float32_weights_and_halves_activation_bytes():
+    trainer = trained(tiny(precision="bfloat16"), epochs=1)
+    assert {block.dtype for block in trainer.online.blocks.values()} == {torch.float32}
+    single = trained(tiny(precision="float32"), epochs=1)
+    halves = trainer.ledger.table(), single.ledger.table()
+    assert 2 * halves[0].activations_up.sum() == halves[1].activations_up.sum()
+    assert halves[0].parameters_up.sum() == halves[1].parameters_up.sum()
+
+
+@pytest.mark.gpu
+def test_cuda_equals_cpu():
+    cpu = trained(tiny(), epochs=1)
+    gpu = SplitTrainer(tiny(), tiny_data().to("cuda"), "cuda")
+    gpu.train_epoch()
+    assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-8)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"method": "FedAvg"}, "method='FedAvg' .*MocoSFL, MonAcoSFL"),
+        ({"cut_layer": 2}, "cut_layer=2 .*1, 3, 5, 7, 9"),
+        ({"cut_layer": 11}, "cut_layer=11 .*1, 3, 5, 7, 9"),
+        ({"clients": 49}, "clients=49"),
+        ({"client_batch": 13}, "client_batch=13 .*at most 12"),
+        ({"clients_per_epoch": 5}, "clients_per_epoch=5 .*1 to 4"),
+        ({"ema_decay": 1.5}, "ema_decay=1.5"),
+        ({"temperature": 0.0}, "temperature=0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate=nan"),
+        ({"precision": "float16"}, "precision='float16'"),
+        ({"backend": "vmap"}, "backend='vmap'"),
+        ({"dataset_name": "x"}, "dataset_name"),
+    ],
+)
+def test_a_wrong_setting_names_itself(values, message):
+    with pytest.raises(SettingError, match=message):
+        SplitTrainer(tiny().changed(**values), tiny_data())
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_epoch_before():
+    trainer = SplitTrainer(tiny(precision="float32"), tiny_data())
+    trainer.train_epoch()
+    state = {name: value.clone() for name, value in trainer.state_dict()["clients"]["online"].items()}
+    with torch.no_grad():
+        trainer.server_online.weights[0] = float("nan")
+    with pytest.raises(NonFiniteLossError, match="loss is nan at step 1 of epoch 2; the checkpoint of epoch 1 is kept"):
+        trainer.train_epoch()
+    assert trainer.epoch == 1
+    assert state
