@@ -96,7 +96,7 @@ def _list(arguments: argparse.Namespace) -> int:
     import pandas as pd
 
     from fssl_core.experiments.notebooks import find_notebooks
-    from fssl_core.experiments.paths import PROFILES
+    from fssl_core.paths import PROFILES
 
     rows = [
         {

@@ -1,8 +1,8 @@
 """Image sets by name, each as uint8 tensors on the run's device.
 
-Embedded (no download): ``digits``, ``scattered-digits``. Under ``$FSSL_DATA``, else ``./data``, in torchvision's
-layouts: ``cifar10``, ``cifar100``, ``fashion-mnist``; ``medmnist/<subset>`` from ``medmnist/<subset>.npz``; and any
-other name as a folder of images ``NAME/{train,test}/<class>/*.jpg``.
+Embedded (no download): ``digits``, ``scattered-digits``. Under ``$FSSL_DATA``, else ``data`` in the project, in
+torchvision's layouts: ``cifar10``, ``cifar100``, ``fashion-mnist``; ``medmnist/<subset>`` from
+``medmnist/<subset>.npz``; and any other name as a folder of images ``NAME/{train,test}/<class>/*.jpg``.
 """
 
 import os
@@ -18,6 +18,7 @@ from torch import Tensor
 from fssl_core.data import embedded, readers
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
+from fssl_core.paths import data_root
 
 FOLDER_IMAGE_SIZE = 64  # pixels; images in folders have no size in common
 
@@ -88,6 +89,20 @@ class Dataset:
         variance = (share * (value - mean.unsqueeze(1)) ** 2).sum(1)
         return mean.float(), variance.sqrt().float()
 
+    def with_fewer_images(self, train_images: int) -> "Dataset":
+        """The same test set, and of each class the first ``train_images / classes`` training images.
+
+        Raises:
+            SettingError: that number is not a multiple of the classes, or a class has too few images.
+        """
+        classes, labels = len(self.classes), self.train.labels
+        each, smallest = train_images // classes, int(labels.bincount(minlength=classes).min())
+        if train_images < 1 or train_images % classes or each > smallest:
+            expected = f"a multiple of {classes}, the number of classes, up to {smallest * classes}"
+            raise SettingError("train_images", train_images, expected)
+        chosen = torch.cat([(labels == label).nonzero()[:each, 0] for label in range(classes)]).sort().values
+        return replace(self, train=ImageSet(self.train.images[chosen], labels[chosen]))
+
 
 Parts = tuple[readers.Split, readers.Split, tuple[str, ...]]  # train, test, class names
 
@@ -127,11 +142,6 @@ MEDMNIST_COUNTS = {
     "retinamnist": {(1_080, 400)},
     "tissuemnist": {(165_466, 47_280)},
 }
-
-
-def data_root() -> Path:
-    """Where sets are looked for: ``$FSSL_DATA`` if set, else ``data`` in the working directory."""
-    return Path(os.environ.get("FSSL_DATA") or "data")
 
 
 def load_dataset(name: str, *, device: torch.device | str = "cpu", image_size: int | None = None) -> Dataset:
@@ -190,7 +200,7 @@ def _places(name: str) -> tuple[str, ...]:
 
 def _how_to_get(name: str, root: Path) -> str:
     where = " or ".join(str(root / place) for place in _places(name))
-    hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so ./data was searched."
+    hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
     elif name.startswith(MEDMNIST):

@@ -24,7 +24,7 @@ import pandas as pd
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.paths import PROFILES, figures_root, project_root
+from fssl_core.paths import PROFILES, figures_root, project_root
 from fssl_core.settings import check_choice, check_range
 
 _TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool, "list": list, "dict": dict}
@@ -156,7 +156,7 @@ def execute(
 
     Args:
         ids: which notebooks, as for :func:`find_notebooks`.
-        profile: one of :data:`~fssl_core.experiments.paths.PROFILES`.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         parameters: values for the notebooks' parameters; each notebook must have them. A notebook without any
             parameters (the index) is executed as it is.
         jobs: how many at a time.

@@ -11,8 +11,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
-from fssl_core.experiments.paths import PROFILES, project_root
 from fssl_core.files import atomic_write
+from fssl_core.paths import PROFILES, project_root
 
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -27,9 +27,9 @@ from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from fssl_core.errors import FsslError
-from fssl_core.experiments.paths import runs_root
 from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write
+from fssl_core.paths import runs_root
 from fssl_core.settings import Settings
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 
@@ -214,7 +214,7 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         table's is kept.
     """
     keys = list(dict.fromkeys(frame["key"]))
-    settings = [_flat(_read_json(runs_root() / key / "settings.json")["settings"]) for key in keys]
+    settings = [_flat(stored_run(key)[0]) for key in keys]
     tables = [_read_table(runs_root() / key, name).assign(key=key) for key in keys]
     varying = _varying(settings)
     table = pd.concat(tables, ignore_index=True)
@@ -225,6 +225,19 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     first = [column for column in names if column in varying]
     own = [column for column in table if column != "key"]
     return merged[[*first, *own, *(column for column in names if column not in varying), "key"]]
+
+
+def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings and provenance of a finished run, by its key.
+
+    Raises:
+        FsslError: there is no such run.
+    """
+    folder = runs_root() / key
+    settings, provenance = _read_json(folder / "settings.json"), _read_json(folder / "provenance.json")
+    if settings is None or provenance is None:
+        raise FsslError(f"There is no finished run in {folder}. Run the notebook that needs it from its first cell.")
+    return settings["settings"], provenance
 
 
 def _finish(handle: Run, *, show: bool, position: int = 0, title: str = "") -> None:

@@ -45,7 +45,9 @@ class ClientMatrix:
             torch.empty(clients * self.parameters, dtype=like.dtype, device=like.device), requires_grad=False
         )
         self.parameter_blocks = self._views_by_name(self.weights.detach(), shapes)
-        buffers = {name: value.expand(clients, *value.shape).clone() for name, value in state.items() if name not in shapes}
+        buffers = {
+            name: value.expand(clients, *value.shape).clone() for name, value in state.items() if name not in shapes
+        }
         self.blocks = {**self.parameter_blocks, **buffers}
         self._model = model
         self.load_state_dict(state)

@@ -14,10 +14,11 @@ import torch
 
 import fssl_core
 from fssl_core.errors import SettingError
-from fssl_core.experiments.paths import figures_root
-from fssl_core.experiments.provenance import git_state
+from fssl_core.experiments.provenance import cpu_name, git_state
+from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
-from fssl_core.reporting.claims import PROFILES, VERDICTS, check_claims
+from fssl_core.paths import PROFILES, figures_root
+from fssl_core.reporting.claims import VERDICTS, check_claims
 from fssl_core.reporting.reference import PAPERS, Paper
 from fssl_core.settings import check_choice
 
@@ -67,9 +68,8 @@ class Artifact:
         *,
         data: str,
         seeds: Sequence[int] = (),
-        settings: dict[str, Any] | list[dict[str, Any]],
-        device: str = "cpu",
-        seconds: float | None = None,
+        runs: pd.DataFrame | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> None:
         """Write the figure, the numbers in it, and how they were made; each file appears whole or not at all.
 
@@ -78,21 +78,27 @@ class Artifact:
             results: the tidy results, as the claims' predicates read them.
             data: name of the data, e.g. ``"scattered-digits"``.
             seeds: the seeds behind the numbers; none for closed forms.
-            settings: the settings of the runs, as plain values.
-            device: where they ran.
-            seconds: what the computation took when it was done, from the runs' provenance, so that a notebook whose
-                runs were all stored does not record the moment it took to read them; else the time since this object
-                was made.
+            runs: what ``run_all`` returned: settings, device and seconds of computation are taken from the runs'
+                own records, so a notebook whose runs were stored already does not record the moment it took to read
+                them.
+            settings: for a result without runs, what it was computed with. Its device is the CPU, and its seconds
+                those since this object was made.
         """
-        seconds = time.perf_counter() - self._created if seconds is None else seconds
+        stored = [] if runs is None else [stored_run(key) for key in dict.fromkeys(runs["key"])]
+        if stored:
+            settings = _by_name([values for values, _ in stored])
+            device = ", ".join(dict.fromkeys(made["device"] for _, made in stored))
+            seconds = sum(made["seconds"] for _, made in stored)
+        else:
+            device, seconds = cpu_name(), time.perf_counter() - self._created
         verdicts = self.check_claims(results)["verdict"].value_counts()
         record = {
             "artifact": self.id,
             "profile": self.profile,
             "data": data,
             "seeds": list(seeds),
-            "settings": settings,
-            "device": str(device),
+            "settings": settings or {},
+            "device": device,
             "seconds": round(seconds, 1),
             "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in VERDICTS},
             "versions": {
@@ -124,3 +130,12 @@ class Artifact:
 
     def _path(self, suffix: str, profile: str | None = None) -> Path:
         return figures_root() / self.key / f"{self.name}.{profile or self.profile}.{suffix}"
+
+
+def _by_name(settings: list[dict[str, Any]]) -> dict[str, Any]:
+    """The settings of several runs, each value once; a list where runs differ."""
+    merged = {}
+    for name in settings[0]:
+        values = list(dict.fromkeys(json.dumps(run[name]) for run in settings))
+        merged[name] = json.loads(values[0]) if len(values) == 1 else [json.loads(value) for value in values]
+    return merged

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from fssl_core.errors import DataError
-from fssl_core.experiments.paths import figures_root
+from fssl_core.paths import PROFILES, figures_root
 from fssl_core.reporting.reference import PAPERS, Claim, paper_claims
 from fssl_core.settings import check_choice
 
-PROFILES = ("smoke", "laptop", "gpu", "paper")  # from the least to the most faithful
 VERDICTS = ("holds", "fails", "not run")
 
 Predicate = Callable[[pd.DataFrame], tuple[bool, str] | None]

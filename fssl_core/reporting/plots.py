@@ -12,6 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, LogFormatterSciNotation, LogLocator, MaxNLocator, NullLocator
 from torch import Tensor
 
+from fssl_core.data.datasets import Dataset
+from fssl_core.data.partitions import class_counts, heterogeneity
 from fssl_core.reporting.plots_style import (
     GREY,
     MUTED,
@@ -31,24 +33,16 @@ ARCHITECTURES = {"resnet18": "ResNet-18", "mobilenetv2": "MobileNetV2"}
 
 
 @use_style()
-def partition(
-    counts: np.ndarray | Tensor,
-    classes: Sequence[str],
-    *,
-    heterogeneity: float,
-    subtitle: str,
-    title: str = "Who holds what",
-) -> Figure:
+def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: str = "Who holds what") -> Figure:
     """How the images of each class are spread over the clients.
 
     Args:
-        counts: images per client and class, [clients, classes].
-        classes: their names.
-        heterogeneity: the partition's heterogeneity number, 0 (IID) to 1; added to the subtitle.
-        subtitle: data and partition scheme.
+        data: the images that are spread.
+        parts: indices of each client's training images.
+        subtitle: data and partition scheme; the partition's heterogeneity, 0 (IID) to 1, is added.
         title: the figure's title.
     """
-    counts = np.asarray(counts).T  # [classes, clients]
+    counts = class_counts(data.train.labels, parts, len(data.classes)).numpy().T  # [classes, clients]
     rows, columns = counts.shape
     fig, (axes,) = panels(1, width=min(10.0, 4.0 + 0.3 * columns), height=min(5.0, 1.2 + 0.24 * rows))
     image = axes.imshow(counts, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
@@ -65,10 +59,10 @@ def partition(
     axes.set_xlabel("client")
     axes.xaxis.set_major_locator(FixedLocator(np.arange(columns)) if columns <= 20 else MaxNLocator(10, integer=True))
     step = -(-rows // 20)  # at most 20 class names
-    axes.set_yticks(range(0, rows, step), [classes[row] for row in range(0, rows, step)])
+    axes.set_yticks(range(0, rows, step), [data.classes[row] for row in range(0, rows, step)])
     axes.set_ylabel("class")
     fig.colorbar(image, ax=axes, label="images", shrink=0.9, pad=0.02)
-    return finish(fig, title, f"{subtitle} · heterogeneity {heterogeneity:.2f} (0 = IID)")
+    return finish(fig, title, f"{subtitle} · heterogeneity {heterogeneity(data.train.labels, parts):.2f} (0 = IID)")
 
 
 @use_style()
@@ -94,7 +88,7 @@ def accuracy_by_cut(
         chance: accuracy of guessing, drawn as a line.
     """
     styles = method_styles(results[hue])
-    groups = [(None, results)] if panel is None else list(results.groupby(panel))
+    groups = [(None, results)] if panel is None else list(results.groupby(panel, sort=False))
     fig, grid = panels(len(groups), width=max(3.4, 5.5 / len(groups)), sharey=True)
     cuts = sorted(results["cut_layer"].unique())
     for axes, (value, rows) in zip(grid, groups, strict=True):

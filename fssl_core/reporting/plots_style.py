@@ -123,7 +123,7 @@ def first_column(axes: Axes) -> bool:
 
 def percent_axis(axes: Axes, label: str) -> None:
     """Fractions on the y axis shown as percent."""
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=""))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=""))  # as many decimals as the range needs
     axes.set_ylabel(f"{label} (%)")
 
 

@@ -70,6 +70,7 @@ class SplitSettings(Settings):
     # data
     dataset: str = "cifar10"
     image_size: int | None = None  # pixels; None: that of the data set
+    train_images: int | None = None  # use only so many, equally many of each class; None: all
     partition: str = "classes:2"
     clients: int = 20
     augmentation: str = "mocov2"
@@ -128,6 +129,15 @@ class SplitSettings(Settings):
         """Clients that take part in an epoch."""
         return self.clients_per_epoch or self.clients
 
+    def load_data(self, device: torch.device | str = "cpu") -> Dataset:
+        """The images of the run: those of ``dataset``, of which ``train_images`` are kept for training."""
+        data = load_dataset(self.dataset, device=device, image_size=self.image_size)
+        return data if self.train_images is None else data.with_fewer_images(self.train_images)
+
+    def divide(self, data: Dataset) -> list[Tensor]:
+        """Indices of the training images that each client holds."""
+        return partition(data.train.labels.cpu(), self.clients, self.partition, self.seed)
+
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Train, evaluate, and leave the tables ``metrics``, ``traffic`` and, on request, ``steps`` and
         ``divergence`` and the tensors ``best`` in the run's folder.
@@ -141,7 +151,7 @@ class SplitSettings(Settings):
         """
         keep_freed_memory()
         device = default_device()
-        trainer = SplitTrainer(self, load_dataset(self.dataset, device=device, image_size=self.image_size), device)
+        trainer = SplitTrainer(self, self.load_data(device), device)
         state = run.checkpoint.load()
         if state is not None:
             trainer.load_state_dict(state)
@@ -161,7 +171,8 @@ class SplitTrainer:
 
     Args:
         settings: what to do.
-        data: images and labels; labels are used for the partition and the evaluation only.
+        data: images on ``device``, normally ``settings.load_data(device)``; labels are used for the partition and the
+            evaluation only.
         device: where everything lives.
 
     Raises:
@@ -174,7 +185,7 @@ class SplitTrainer:
         self.dtype = torch.float64 if s.precision == "float64" else torch.float32
         self.data = data
         self.mean, self.std = (value.to(self.device, self.dtype) for value in (data.mean, data.std))  # [C]
-        self.parts = partition(data.train.labels.cpu(), s.clients, s.partition, s.seed)
+        self.parts = s.divide(data)
         smallest = min(len(part) for part in self.parts)
         self.steps_per_epoch = smallest // s.client_batch  # an incomplete last batch is left out
         if self.steps_per_epoch == 0:
@@ -311,7 +322,9 @@ class SplitTrainer:
         order, draws = [], []
         for client in self.sampled.tolist():
             part = self.parts[client]
-            order.append(part[torch.randperm(len(part), generator=generator(s.seed, "order", self.epoch, client))[:used]])
+            order.append(
+                part[torch.randperm(len(part), generator=generator(s.seed, "order", self.epoch, client))[:used]]
+            )
             draws.append(self.augment.draw(2 * used, generator(s.seed, "augment", self.epoch, client)))
         shape = (len(order), self.steps_per_epoch, s.client_batch)
         return torch.stack(order).view(shape).to(self.device), torch.stack(draws).view(*shape, 2, -1)
@@ -522,13 +535,17 @@ class SplitTrainer:
         )
 
     def summary(self) -> dict[str, Any]:
-        """The run in a few numbers. The linear probe uses the best epoch's backbone and the full test set."""
+        """The run in a few numbers: accuracies of the best epoch by kNN, everything else of the last.
+
+        The linear probe uses the full test set.
+        """
         s = self.settings
+        last = {name: value for name, value in self.metrics[-1].items() if name not in ("epoch", "knn_accuracy")}
         traffic = torch.stack(self.ledger.epochs).sum(2).double()  # [epochs, clients] in bytes
         result = {
             "knn_accuracy": self.best["knn_accuracy"],
             "best_epoch": self.best["epoch"],
-            **{f"last_{name}": value for name, value in self.metrics[-1].items() if name != "epoch"},
+            **last,
             "steps": self.epoch * self.steps_per_epoch,
             "bytes_per_client_epoch": traffic.mean().item(),
             "images_between_syncs": min(s.sync_every, self.steps_per_epoch) * s.client_batch,

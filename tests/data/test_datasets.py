@@ -440,3 +440,19 @@ def test_tensors_go_to_the_device():
     assert data.test.labels.is_cuda
     torch.testing.assert_close(data.mean.cpu(), load_dataset("digits").mean)
     assert load_dataset("digits").train.images.device.type == "cpu"
+
+
+def test_fewer_images_are_the_first_of_each_class():
+    data = load_dataset("digits")
+    fewer = data.with_fewer_images(50)
+    assert fewer.train.labels.bincount().tolist() == [5] * 10
+    assert fewer.test is data.test
+    for label in range(10):
+        expected = data.train.images[data.train.labels == label][:5]
+        assert torch.equal(fewer.train.images[fewer.train.labels == label], expected)
+
+
+@pytest.mark.parametrize("count", [0, 55, 10_000])
+def test_a_number_of_images_that_cannot_be_met(count):
+    with pytest.raises(SettingError, match=f"train_images={count} .*multiple of 10"):
+        load_dataset("digits").with_fewer_images(count)

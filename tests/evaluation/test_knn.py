@@ -80,10 +80,11 @@ def test_a_very_small_temperature_is_the_nearest_neighbour():
 
 def test_k_above_the_bank_is_capped_with_one_notice(capsys, monkeypatch):
     monkeypatch.setattr(notices, "_seen", set())
-    bank, queries = noisy_classes(30, seed=9), noisy_classes(20, seed=10)
-    accuracy = knn_accuracy(*bank, *queries)
-    assert accuracy == knn_accuracy(*bank, *queries, k=30)
-    assert knn_accuracy(*bank, *queries) == accuracy
+    bank, queries = noisy_classes(30, seed=9), noisy_classes(60, seed=10)
+    accuracy = knn_accuracy(*bank, *queries, temperature=2.0)  # far neighbours count for nearly as much as close ones
+    assert accuracy == knn_accuracy(*bank, *queries, k=30, temperature=2.0)
+    assert accuracy != knn_accuracy(*bank, *queries, k=15, temperature=2.0)
+    assert knn_accuracy(*bank, *queries, temperature=2.0) == accuracy
     assert capsys.readouterr().err == "fssl: kNN: k=200 neighbours asked for, the bank has 30; all of them vote.\n"
 
 

@@ -15,7 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks as module
 from fssl_core.experiments.notebooks import execute, find_notebooks, known_parameters
-from fssl_core.experiments.paths import figures_root
+from fssl_core.paths import figures_root
 
 PARAMETERS = """
 profile: str = "smoke"  # smoke, laptop, gpu or paper
@@ -31,7 +31,8 @@ import json, os, sys
 from pathlib import Path
 folder = Path("figures/paper1")
 folder.mkdir(parents=True, exist_ok=True)
-found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate}
+threads = os.environ["OMP_NUM_THREADS"]
+found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate, "threads": threads}
 claims = {"holds": 2, "fails": 1, "not run": 0}
 (folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile, "claims": claims, "found": found}))
 (folder / f"fig2.{profile}.png").write_bytes(b"drawn")
@@ -177,6 +178,8 @@ def test_execution(project, monkeypatch, capfd):
     foreign.mkdir(parents=True)
     (foreign / "kernel.json").write_text('{"argv": ["/nonexistent"], "display_name": "x", "language": "python"}')
     monkeypatch.setenv("JUPYTER_PATH", str(project / "jupyter"))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
     stale = figures_root() / "paper1" / "fig10.laptop.json"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"claims": {"holds": 9, "fails": 9, "not run": 9}}')
@@ -195,7 +198,8 @@ def test_execution(project, monkeypatch, capfd):
     assert pd.isna(bad["figure"])
 
     record = json.loads((project / "figures" / "paper1" / "fig2.laptop.json").read_text())
-    assert record["found"] == {"python": sys.executable, "folder": str(project), "seeds": [5], "rate": 1e-5}
+    found = {"python": sys.executable, "folder": str(project), "seeds": [5], "rate": 1e-5}
+    assert record["found"] == {**found, "threads": "4"}  # two notebooks share eight cores
     partial = (project / bad["notebook"]).read_text()
     assert "no such luck" in partial
     shown = capfd.readouterr().err

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fssl_core.errors import SettingError
+from fssl_core.experiments.provenance import cpu_name
 from fssl_core.reporting.artifact import Artifact
 
 RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]})
@@ -24,7 +25,7 @@ def drawing() -> Figure:
 
 def save(profile="smoke", **changes):
     artifact = Artifact("monacosfl/fig2", profile)
-    settings = {"data": "china.jpg", "seeds": [0, 1, 2], "settings": {"width": 64}, "seconds": 12.34}
+    settings = {"data": "china.jpg", "seeds": [0, 1, 2], "settings": {"width": 64}}
     artifact.save(drawing(), RESULTS, **settings | changes)
     return artifact
 
@@ -40,8 +41,7 @@ def test_save_writes_figure_numbers_and_how_they_were_made(figures):
         "data": "china.jpg",
         "seeds": [0, 1, 2],
         "settings": {"width": 64},
-        "device": "cpu",
-        "seconds": 12.3,
+        "device": cpu_name(),
         "claims": {"holds": 1, "fails": 0, "not run": 0},
     }
     assert {name: record[name] for name in expected} == expected
@@ -57,9 +57,21 @@ def test_the_same_figure_gives_the_same_bytes(figures):
     assert first.startswith(b"\x89PNG")
 
 
-def test_without_seconds_the_time_since_creation_counts(figures):
-    save(seconds=None)
+def test_without_runs_the_time_since_creation_counts(figures):
+    save()
     assert 0 <= json.loads((figures / "fig2.smoke.json").read_text())["seconds"] < 60
+
+
+def test_settings_device_and_seconds_come_from_the_runs(figures, monkeypatch):
+    stored = {
+        "a": ({"width": 64, "seed": 0}, {"device": "H200", "seconds": 40.0}),
+        "b": ({"width": 64, "seed": 1}, {"device": "H200", "seconds": 2.04}),
+    }
+    monkeypatch.setattr("fssl_core.reporting.artifact.stored_run", stored.__getitem__)
+    save(runs=pd.DataFrame({"key": ["a", "b", "a"]}))
+    record = json.loads((figures / "fig2.smoke.json").read_text())
+    assert record["settings"] == {"width": 64, "seed": [0, 1]}
+    assert (record["device"], record["seconds"]) == ("H200", 42.0)
 
 
 def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
@@ -70,11 +82,10 @@ def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
 
 def test_recorded_lists_the_profiles_from_smoke_to_paper(figures):
     assert Artifact("monacosfl/fig2", "smoke").recorded().empty
-    save("gpu", device="H200", seconds=99.0)
+    save("gpu")
     recorded = save("smoke").recorded()
     assert recorded["profile"].tolist() == ["smoke", "gpu"]
-    assert recorded["seconds"].tolist() == [12.3, 99.0]
-    assert recorded["device"].tolist() == ["cpu", "H200"]
+    assert recorded["device"].tolist() == [cpu_name()] * 2
     assert recorded["seeds"].tolist() == [3, 3]
     assert recorded["holds"].tolist() == [1, 1]
 

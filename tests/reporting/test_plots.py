@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
+from fssl_core.data import Dataset, ImageSet
+from fssl_core.data.partitions import heterogeneity
 from fssl_core.reporting import plots
 from fssl_core.reporting.plots_style import METHOD_COLOURS, METHODS, method_styles
 
@@ -47,16 +49,18 @@ def test_a_method_of_your_own_gets_an_unused_style():
 
 @pytest.mark.parametrize(("clients", "classes"), [(5, 10), (20, 100), (200, 10)])
 def test_partition_shows_counts_and_heterogeneity(clients, classes):
-    counts = torch.zeros(clients, classes, dtype=torch.int64)
-    counts[torch.arange(clients), torch.arange(clients) % classes] = 7
-    figure = drawn(
-        plots.partition(
-            counts, [f"class {i}" for i in range(classes)], heterogeneity=0.9, subtitle="digits · one-class"
-        )
-    )
+    holders = torch.arange(clients)
+    labels = (holders % classes).repeat_interleave(7)  # seven images of one class each
+    images = ImageSet(torch.zeros(len(labels), 1, 2, 2, dtype=torch.uint8), labels)
+    data = Dataset("made", images, images, tuple(f"class {i}" for i in range(classes)), official=False)
+    parts = [torch.arange(7 * client, 7 * client + 7) for client in range(clients)]
+    figure = drawn(plots.partition(data, parts, subtitle="digits · one-class"))
     axes = figure.axes[0]
-    assert texts(figure) == ["Who holds what", "digits · one-class · heterogeneity 0.90 (0 = IID)"]
+    number = f"{heterogeneity(labels, parts):.2f}"
+    assert texts(figure) == ["Who holds what", f"digits · one-class · heterogeneity {number} (0 = IID)"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("client", "class")
+    counts = torch.zeros(clients, classes, dtype=torch.int64)
+    counts[holders, holders % classes] = 7
     np.testing.assert_array_equal(axes.images[0].get_array(), counts.T)
     assert len(axes.get_yticks()) <= 20
     assert len(axes.texts) == (clients if clients == 5 else 0)  # numbers only where they can be read

@@ -79,6 +79,8 @@ def test_damaged_file_falls_back_to_the_previous_one_and_says_so(checkpoint, dam
         UserWarning, match=r"checkpoint\.pt is truncated or damaged.*Going on from the checkpoint before"
     ):
         assert checkpoint.load()["epoch"] == 1
+    checkpoint.save(state(3))  # and the damaged file has not become the previous one
+    assert load_tensors(checkpoint.previous)["epoch"] == 1
 
 
 def test_a_damaged_previous_file_does_not_matter(checkpoint):

@@ -3,13 +3,13 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.training.plain_split import PlainSplit
 
 from fssl_core.costs.traffic import engine_traffic
 from fssl_core.data.datasets import Dataset, ImageSet, load_dataset
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.models import build_backbone
 from fssl_core.training.split import SplitSettings, SplitTrainer
+from tests.training.plain_split import PlainSplit
 
 
 def tiny_data(train=48, test=16, channels=1, size=8) -> Dataset:

@@ -1,4 +1,4 @@
-"""Where runs and figures are kept, and the profiles that figures are named after."""
+"""Where data, runs and figures are kept, and the profiles that figures are named after."""
 
 import os
 from pathlib import Path
@@ -16,6 +16,11 @@ def project_root() -> Path:
         if (folder / "notebooks").is_dir() and (folder / "pyproject.toml").is_file():
             return folder
     return here
+
+
+def data_root() -> Path:
+    """``$FSSL_DATA`` if set, else ``data`` in the project: the image sets, in torchvision's layouts."""
+    return _chosen("FSSL_DATA") or project_root() / "data"
 
 
 def runs_root() -> Path:

@@ -1,6 +1,6 @@
 """Where runs and figures are kept."""
 
-from fssl_core.experiments.paths import figures_root, project_root, runs_root
+from fssl_core.paths import figures_root, project_root, runs_root
 
 
 def make_project(folder):
