@@ -314,8 +314,8 @@ class SplitTrainer:
         changes what a client sees.
 
         Returns:
-            indices ``[clients, steps, batch]`` on the device, and uniform numbers ``[clients, steps, batch, 2, numbers]``
-            on the CPU, where the augmentation turns them into decisions.
+            indices ``[clients, steps, batch]`` on the device, and uniform numbers
+            ``[clients, steps, batch, 2, numbers]`` on the CPU, where the augmentation turns them into decisions.
         """
         s = self.settings
         used = self.steps_per_epoch * s.client_batch

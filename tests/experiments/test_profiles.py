@@ -1,0 +1,90 @@
+import pytest
+
+from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.experiments import run, run_all, split_settings
+from fssl_core.experiments.store import Run
+from fssl_core.paths import PROFILES
+from fssl_core.training.split import SplitTrainer
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path))
+
+
+def small(**values):
+    return split_settings("smoke", clients=5, **{"train_images": 200, "epochs": 3, "cut_layer": 3, "seed": 5} | values)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("clients", [5, 20, 200, 1000])
+def test_every_profile_suits_the_papers_federations(profile, clients):
+    settings = split_settings(profile, clients=clients)
+    assert settings.client_batch * settings.sampled == 100
+    full, shared = (split_settings(profile, clients=n).epochs for n in (100, clients))
+    assert shared == full * clients // settings.sampled  # every client sees its images as often
+
+
+def test_the_paper_profile_is_the_papers_setting():
+    settings = split_settings("paper", clients=5)
+    assert (settings.architecture, settings.width, settings.queue_size, settings.epochs) == ("resnet18", 64, 6000, 200)
+    assert (settings.client_batch, settings.clients_per_epoch, settings.sync_every) == (20, 5, 50)
+    assert split_settings("paper", clients=200).sync_every * 1 == 25  # images between syncs, Section 5.1
+
+
+def test_values_replace_those_of_the_profile():
+    settings = split_settings("laptop", clients=10, learning_rate=0.01, cut_layer=5)
+    assert (settings.learning_rate, settings.client_learning_rate, settings.cut_layer) == (0.01, 0.1, 5)
+
+
+@pytest.mark.parametrize(("values", "message"), [({"profile": "tiny"}, "profile='tiny'"), ({"cut": 3}, "cut=3 .*cut_layer")])
+def test_unknown_names(values, message):
+    with pytest.raises(SettingError, match=message):
+        split_settings(**{"profile": "smoke", "clients": 5} | values)
+
+
+def test_an_interrupted_run_resumes_to_the_same_results(monkeypatch):
+    whole = run_all([small()], progress=False)
+    steps = run(small(), progress=False).table("metrics")
+    settings = small(log_steps=True)  # another key, the same training
+    epochs, train = [], SplitTrainer.train_epoch
+
+    def interrupted(trainer):
+        if len(epochs) == 2:
+            epochs.append("stop")
+            raise KeyboardInterrupt
+        epochs.append(trainer.epoch)
+        train(trainer)
+
+    monkeypatch.setattr(SplitTrainer, "train_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, progress=False)
+    assert Run(settings).summary is None
+    resumed = run(settings, progress=False)
+    assert epochs == [0, 1, "stop", 2]
+    assert resumed.table("metrics").equals(steps)
+    for name, value in resumed.summary.items():
+        assert whole[name].iloc[0] == value, name
+
+
+def test_a_diverging_run_says_so_and_keeps_its_checkpoint(monkeypatch):
+    settings = small()
+    train = SplitTrainer.train_epoch
+
+    def diverging(trainer):
+        if trainer.epoch == 1:
+            trainer.server_online.weights.data[0] = float("inf")
+        train(trainer)
+
+    monkeypatch.setattr(SplitTrainer, "train_epoch", diverging)
+    with pytest.raises(NonFiniteLossError, match="step 1 of epoch 2; the checkpoint of epoch 1 is kept"):
+        run(settings, progress=False)
+    assert Run(settings).checkpoint.load()["epoch"] == 1
+
+
+def test_the_best_model_is_kept():
+    stored = run(small(), progress=False)
+    trainer = SplitTrainer(small(), small().load_data())
+    model = trainer.global_model()
+    model.load_state_dict(stored.tensors("best"))
+    assert stored.summary["best_epoch"] == stored.table("metrics").knn_accuracy.idxmax() + 1
