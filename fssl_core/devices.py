@@ -3,6 +3,8 @@
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -43,3 +45,15 @@ def keep_freed_memory() -> bool:
         mallopt(option, value)
         for option, value in ((mmap_threshold, 1 << 30), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
     )
+
+
+@contextmanager
+def repeatable_kernels() -> Iterator[None]:
+    """Inside the block cuDNN uses only algorithms that give the same bits every time, and picks none by timing."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from fssl_core.data.augment import AUGMENTATIONS, augmentation
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
-from fssl_core.devices import default_device, keep_freed_memory
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.identifiability import client_identifiability
@@ -156,14 +156,17 @@ class SplitSettings(Settings):
         if state is not None:
             trainer.load_state_dict(state)
         progress(trainer.epoch, self.epochs)
-        while trainer.epoch < self.epochs:
-            trainer.train_epoch()
-            run.checkpoint.save(trainer.state_dict())
-            progress(trainer.epoch, self.epochs, **trainer.metrics[-1])
+        with repeatable_kernels():
+            while trainer.epoch < self.epochs:
+                trainer.train_epoch()
+                run.checkpoint.save(trainer.state_dict())
+                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
+                progress(trainer.epoch, self.epochs, **shown)
+            summary = trainer.summary()
         for name, table in trainer.tables().items():
             run.write_table(name, table)
         run.save_tensors("best", trainer.best["model"])
-        return trainer.summary()
+        return summary
 
 
 class SplitTrainer:
