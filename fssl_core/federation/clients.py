@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.errors import SettingError
+from fssl_core.settings import check_choice
 
 
 class ClientMatrix:
@@ -159,22 +160,20 @@ def forward_loop(modules: Sequence[nn.Module], images: Tensor) -> Tensor:
     return torch.stack([module(batch) for module, batch in zip(modules, images, strict=True)])
 
 
+BACKENDS = ("stacked", "loop")
+
+
 class ClientForward:
     """Runs the models of a :class:`ClientMatrix` on ``[clients, batch, channels, height, width]``.
 
     Args:
         matrix: the clients.
-        backend: ``"stacked"``, ``"loop"``, or ``"auto"``. On a CPU, stacking pays from about eight clients on: it
-            saves the overhead of many small calls, and with few clients there is none to save. On a GPU every
-            launch counts, so clients are always stacked.
+        backend: ``"stacked"`` (:func:`forward_stacked`) or ``"loop"`` (:func:`forward_loop`). Stacking is faster the
+            more clients there are and the fewer images each has, and as fast for five clients with twenty.
     """
 
-    def __init__(self, matrix: ClientMatrix, backend: str = "auto") -> None:
-        if backend not in BACKENDS:
-            raise SettingError("backend", backend, "one of " + ", ".join(BACKENDS))
-        if backend == "auto":
-            few_on_cpu = matrix.clients < 8 and matrix.weights.device.type == "cpu"
-            backend = "loop" if few_on_cpu else "stacked"
+    def __init__(self, matrix: ClientMatrix, backend: str = "stacked") -> None:
+        check_choice("backend", backend, BACKENDS)
         self.backend = backend
         self._modules = matrix.row_modules() if backend == "loop" else [matrix.module()]
 
@@ -189,9 +188,6 @@ class ClientForward:
         """Training or evaluation mode of every module."""
         for module in self._modules:
             module.train(mode)
-
-
-BACKENDS = ("auto", "stacked", "loop")
 
 
 @torch.no_grad()

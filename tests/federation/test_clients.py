@@ -136,12 +136,17 @@ def test_misalignment_and_divergence_equal_slow_loops():
         assert distance.item() == pytest.approx(expected)
 
 
-def test_backend_is_chosen_by_the_number_of_clients():
-    few, many = ClientMatrix(client_model(), 2), ClientMatrix(client_model(), 8)
-    assert (ClientForward(few).backend, ClientForward(many).backend) == ("loop", "stacked")
-    assert ClientForward(few, "stacked").backend == "stacked"
-    with pytest.raises(SettingError, match="backend='grouped'"):
-        ClientForward(few, "grouped")
+@pytest.mark.parametrize("clients", [1, 4])
+def test_backends_agree(clients):
+    matrix, x = randomised(ClientMatrix(client_model(), clients)), images(clients, 3)
+    stacked, loop = (ClientForward(matrix, backend)(x) for backend in ("stacked", "loop"))
+    assert stacked.shape == (clients, 3, 8, 8, 8)
+    torch.testing.assert_close(stacked, loop, rtol=0, atol=1e-12)
+
+
+def test_an_unknown_backend_is_an_error():
+    with pytest.raises(SettingError, match="backend='vmap' .*stacked, loop"):
+        ClientForward(ClientMatrix(client_model(), 2), "vmap")
 
 
 def test_no_clients_is_an_error():

@@ -50,12 +50,7 @@ class PlainSplit:
         queries = F.normalize(self.server(torch.cat(activations)), dim=1)
         with torch.no_grad():
             keys = F.normalize(self.momentum_server(torch.cat(momentum_activations)), dim=1)
-        loss = 0.0
-        for query, key in zip(queries, keys, strict=True):  # Eq. 1, literally
-            positive = torch.exp(query @ key / s.temperature)
-            negative = sum(torch.exp(query @ other / s.temperature) for other in self.queue)
-            loss = loss - torch.log(positive / (positive + negative))
-        loss = loss / len(queries)
+        loss = self.loss(queries, keys)
         for optimizer in [*self.optimizers, self.server_optimizer]:
             optimizer.zero_grad()
         loss.backward()
@@ -63,8 +58,20 @@ class PlainSplit:
             self.optimizers[i].step()
         self.server_optimizer.step()
         self.server_steps += 1
-        self.queue = (self.queue + list(keys))[-s.queue_size :]
+        self.push(keys)
         return loss.item()
+
+    def loss(self, queries, keys):
+        """Eq. 1, literally."""
+        loss = 0.0
+        for query, key in zip(queries, keys, strict=True):
+            positive = torch.exp(query @ key / self.s.temperature)
+            negative = sum(torch.exp(query @ other / self.s.temperature) for other in self.queue)
+            loss = loss - torch.log(positive / (positive + negative))
+        return loss / len(queries)
+
+    def push(self, keys):
+        self.queue = (self.queue + list(keys))[-self.s.queue_size :]
 
     @torch.no_grad()
     def synchronise(self, sampled):
