@@ -5,21 +5,18 @@ the claim's id and restates the claim's ``check`` text and nothing else. A verdi
 at the laptop profile it speaks of a small model on small data, so every table shows the profile beside it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
 
+import fssl_core.reporting.predicates  # noqa: F401  (registers them)
 from fssl_core.errors import DataError
 from fssl_core.paths import PROFILES, figures_root
+from fssl_core.reporting.predicate import PREDICATES
 from fssl_core.reporting.reference import PAPERS, Claim, paper_claims
 from fssl_core.settings import check_choice
 
 VERDICTS = ("holds", "fails", "not run")
-
-Predicate = Callable[[pd.DataFrame], tuple[bool, str] | None]
-
-_PREDICATES: dict[str, Predicate] = {}
 
 
 @dataclass(frozen=True)
@@ -30,25 +27,6 @@ class Verdict:
     value: str
 
 
-def predicate(claim_id: str) -> Callable[[Predicate], Predicate]:
-    """Register the decorated function as the check of one claim.
-
-    The function gets the artifact's results and returns whether the claim holds with the deciding value as short
-    text, e.g. ``(True, "11 (505.0 MiB)")``, or ``None`` when rows it needs are missing.
-
-    Raises:
-        ValueError: if the claim already has a predicate.
-    """
-
-    def register(function: Predicate) -> Predicate:
-        if claim_id in _PREDICATES:
-            raise ValueError(f"claim {claim_id!r} has two predicates: {_PREDICATES[claim_id]} and {function}")
-        _PREDICATES[claim_id] = function
-        return function
-
-    return register
-
-
 def judge(claim: Claim, results: pd.DataFrame, profile: str) -> Verdict:
     """The verdict of one claim on the results of its artifact at one profile.
 
@@ -57,16 +35,14 @@ def judge(claim: Claim, results: pd.DataFrame, profile: str) -> Verdict:
     Raises:
         DataError: if the results lack a column that the predicate reads.
     """
-    import fssl_core.reporting.predicates  # noqa: F401  (registers them; they import this module)
-
-    if claim.id not in _PREDICATES:
+    if claim.id not in PREDICATES:
         return Verdict("not run", "no check written yet")
     if claim.compute == "training" and profile == "smoke":
         return Verdict("not run", "needs training: laptop or above")
     if results.empty:
         return Verdict("not run", "no results")
     try:
-        outcome = _PREDICATES[claim.id](results)
+        outcome = PREDICATES[claim.id](results)
     except (KeyError, pd.errors.UndefinedVariableError) as error:
         raise DataError(
             f"Claim {claim.id} reads a column that the results lack ({error.args[0]}); they have "

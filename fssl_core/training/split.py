@@ -36,10 +36,8 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.identifiability import client_identifiability
-from fssl_core.evaluation.knn import knn_accuracy
-from fssl_core.evaluation.linear_probe import linear_probe
+from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.clients import BACKENDS, ClientForward, ClientMatrix, divergence, misalignment
 from fssl_core.federation.ledger import Ledger
 from fssl_core.federation.participation import sample_clients
@@ -352,7 +350,7 @@ class SplitTrainer:
         if self.settings.log_steps:
             self.step_log += [{name: float(value) for name, value in row.items()} for row in self._step_rows]
         self.epoch += 1
-        knn = self._validate()
+        knn = self.validate()
         self.metrics.append(
             {
                 "epoch": self.epoch,
@@ -518,24 +516,18 @@ class SplitTrainer:
         client = ClientMatrix(self.active_online.row_modules()[0], 1).module()
         return nn.Sequential(client, *self.server)
 
-    def _features(self, model: nn.Module, images: Tensor) -> Tensor:
+    def validate(self) -> float:
+        """kNN accuracy of the model that all clients share, on the validation share of the test set."""
+        s = self.settings
         with self._autocast():
-            return extract(model, images, self.mean, self.std)
-
-    def _validate(self) -> float:
-        """kNN accuracy on a fixed share of the test set, for the choice of the best epoch."""
-        s, test = self.settings, self.data.test
-        count = max(1, round(s.validation_share * len(test)))
-        chosen = torch.randperm(len(test), generator=generator(s.seed, "validation"))[:count].to(self.device)
-        model = self.global_model()
-        return knn_accuracy(
-            self._features(model, self.data.train.images),
-            self.data.train.labels,
-            self._features(model, test.images[chosen]),
-            test.labels[chosen],
-            k=s.knn_k,
-            temperature=s.knn_temperature,
-        )
+            return validation_accuracy(
+                self.global_model(),
+                self.data,
+                share=s.validation_share,
+                seed=s.seed,
+                k=s.knn_k,
+                temperature=s.knn_temperature,
+            )
 
     def summary(self) -> dict[str, Any]:
         """The run in a few numbers: accuracies of the best epoch by kNN, everything else of the last.
@@ -556,18 +548,10 @@ class SplitTrainer:
         if s.probe_epochs:
             model = self.global_model()
             model.load_state_dict(self.best["model"])
-            backbone = model[:-1]  # without the projector
-            train, test = self.data.train, self.data.test
-            probe = linear_probe(
-                self._features(backbone, train.images),
-                train.labels,
-                self._features(backbone, test.images),
-                test.labels,
-                classes=len(self.data.classes),
-                epochs=s.probe_epochs,
-                seed=s.seed,
-            )
-            result["linear_probe_accuracy"] = probe.accuracy
+            with self._autocast():
+                result["linear_probe_accuracy"] = probe_accuracy(
+                    model[:-1], self.data, epochs=s.probe_epochs, seed=s.seed
+                )  # without the projector
         return result
 
     def tables(self) -> dict[str, pd.DataFrame]:

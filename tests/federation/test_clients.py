@@ -145,7 +145,7 @@ def test_backends_agree(clients):
 
 
 def test_an_unknown_backend_is_an_error():
-    with pytest.raises(SettingError, match="backend='vmap' .*stacked, loop"):
+    with pytest.raises(SettingError, match=r"backend='vmap' .*stacked, loop"):
         ClientForward(ClientMatrix(client_model(), 2), "vmap")
 
 

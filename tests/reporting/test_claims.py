@@ -3,8 +3,8 @@ import pytest
 
 import fssl_core.reporting.predicates  # noqa: F401
 from fssl_core.errors import DataError, SettingError
-from fssl_core.reporting import claims
-from fssl_core.reporting.claims import check_claims, claims_table, judge, predicate
+from fssl_core.reporting.claims import check_claims, claims_table, judge
+from fssl_core.reporting.predicate import PREDICATES, predicate
 from fssl_core.reporting.reference import PAPERS, paper_claims
 
 CLAIMS = {claim.id: claim for key in PAPERS for claim in paper_claims(key)}
@@ -15,9 +15,9 @@ def verdict(claim_id, results, profile="laptop"):
 
 
 def test_every_predicate_belongs_to_a_claim_and_five_artifacts_are_complete():
-    assert set(claims._PREDICATES) <= set(CLAIMS)
+    assert set(PREDICATES) <= set(CLAIMS)
     done = {"fig2", "fig3", "fig5", "fig6", "fig9"}
-    missing = {c.id for c in paper_claims("monacosfl") if c.artifact in done} - set(claims._PREDICATES)
+    missing = {c.id for c in paper_claims("monacosfl") if c.artifact in done} - set(PREDICATES)
     assert not missing
 
 

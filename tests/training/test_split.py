@@ -357,7 +357,7 @@ def test_training_on_real_images_improves_the_representation():
         precision="float32",
     )
     trainer = SplitTrainer(settings, load_dataset("digits", image_size=16))
-    untrained = trainer._validate()
+    untrained = trainer.validate()
     for _ in range(settings.epochs):
         trainer.train_epoch()
     assert trainer.metrics[-1]["loss"] < trainer.metrics[0]["loss"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from fssl_core.reporting.claims import predicate
+from fssl_core.reporting.predicate import predicate
 
 MIB = 2**20
 METHODS = ["MocoSFL", "MonAcoSFL"]
