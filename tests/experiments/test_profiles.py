@@ -29,7 +29,7 @@ def test_the_paper_profile_is_the_papers_setting():
     settings = split_settings("paper", clients=5)
     assert (settings.architecture, settings.width, settings.queue_size, settings.epochs) == ("resnet18", 64, 6000, 200)
     assert (settings.client_batch, settings.clients_per_epoch, settings.sync_every) == (20, 5, 50)
-    assert split_settings("paper", clients=200.sync_every == 25  # images between syncs, Section 5.1
+    assert split_settings("paper", clients=200).sync_every == 25  # images between syncs, Section 5.1
 
 
 def test_values_replace_those_of_the_profile():
