@@ -1,10 +1,10 @@
-"""Two sets of images that need no download, made from scikit-learn's 1,797 handwritten digits of 8 x 8 pixels.
+"""Images that need no download: two sets made from scikit-learn's 1,797 handwritten digits, and its two photographs.
 
 ``digits`` are the digits themselves; raw pixels already classify them, so they show little of self-supervision.
 ``scattered-digits`` places each digit at a random scale, place and rotation on a 16 x 16 canvas of random brightness
 with noise: raw pixels classify these poorly, learned features clearly better, in seconds of training on a CPU.
 
-Both are the same on every machine: numbers are drawn as uniform float64 and used in element-wise arithmetic only.
+Both sets are the same on every machine: numbers are drawn as uniform float64 and used in element-wise arithmetic only.
 """
 
 import math
@@ -16,7 +16,9 @@ from torch.nn import functional as F
 
 from fssl_core.data.readers import Split
 from fssl_core.random import generator
+from fssl_core.settings import check_choice, check_range
 
+PHOTOGRAPHS = ("china", "flower")
 SEED = 20240601
 TRAIN_SHARE = 0.75  # of each class's digits
 CANVAS = 16  # pixels
@@ -55,6 +57,28 @@ def scattered_digits() -> tuple[Split, Split]:
     """
     train, test = digits()
     return _scatter("train", *train, TRAIN_PER_CLASS), _scatter("test", *test, TEST_PER_CLASS)
+
+
+def photograph(name: str = "china", size: int = 224) -> Tensor:
+    """A photograph from scikit-learn, its central square resized with anti-aliasing: uint8 ``[3, size, size]``.
+
+    Args:
+        name: ``"china"``, a temple under a wide sky, or ``"flower"``, a dahlia before a dark ground.
+        size: side in pixels; the square of the original has 427.
+
+    Raises:
+        SettingError: another name, or a size below 1.
+    """
+    check_choice("photograph", name, PHOTOGRAPHS)
+    check_range("size", size, low=1)
+    from sklearn.datasets import load_sample_image
+
+    image = torch.tensor(load_sample_image(f"{name}.jpg")).permute(2, 0, 1)  # [3, 427, 640]
+    side = min(image.shape[1:])
+    top, left = ((length - side) // 2 for length in image.shape[1:])
+    square = image[None, :, top : top + side, left : left + side].float()
+    resized = F.interpolate(square, size=(size, size), mode="bilinear", antialias=True)
+    return resized[0].round().clamp(0, 255).to(torch.uint8)
 
 
 def _scatter(split: str, images: Tensor, labels: Tensor, per_class: int) -> Split:

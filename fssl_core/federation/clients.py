@@ -160,34 +160,52 @@ def forward_loop(modules: Sequence[nn.Module], images: Tensor) -> Tensor:
     return torch.stack([module(batch) for module, batch in zip(modules, images, strict=True)])
 
 
-BACKENDS = ("stacked", "loop")
+BACKENDS = ("auto", "stacked", "loop")
+PIXELS_WORTH_A_CALL = 8192  # measured on a CPU: tests/benchmarks/test_split.py
 
 
 class ClientForward:
     """Runs the models of a :class:`ClientMatrix` on ``[clients, batch, channels, height, width]``.
 
     Args:
-        matrix: the clients.
-        backend: ``"stacked"`` (:func:`forward_stacked`) or ``"loop"`` (:func:`forward_loop`). Stacking is faster the
-            more clients there are and the fewer images each has, and as fast for five clients with twenty.
+        matrix: the clients, with room for gradients if there is to be any.
+        backend: ``"stacked"`` (:func:`forward_stacked`), ``"loop"`` (:func:`forward_loop`), or ``"auto"``: on a CPU a
+            loop where each client has more than ``PIXELS_WORTH_A_CALL`` pixels (images x height x width), enough to
+            hide the overhead of a call; otherwise, and always on a GPU, stacked.
     """
 
-    def __init__(self, matrix: ClientMatrix, backend: str = "stacked") -> None:
+    def __init__(self, matrix: ClientMatrix, backend: str = "auto") -> None:
         check_choice("backend", backend, BACKENDS)
         self.backend = backend
-        self._modules = matrix.row_modules() if backend == "loop" else [matrix.module()]
+        self._matrix = matrix
+        self._modules: dict[str, list[nn.Module]] = {}  # made when first needed
+        self._training = True
+
+    def chosen(self, images: Tensor) -> str:
+        """The backend for these images: ``"stacked"`` or ``"loop"``."""
+        if self.backend != "auto":
+            return self.backend
+        pixels = images[0, :, 0].numel()  # of one client
+        return "loop" if images.device.type == "cpu" and pixels > PIXELS_WORTH_A_CALL else "stacked"
 
     def __call__(self, images: Tensor) -> Tensor:
-        if self.backend == "loop":
-            return forward_loop(self._modules, images)
-        if images.shape[0] == 1:  # a single client is an ordinary model
-            return self._modules[0](images[0])[None]
-        return forward_stacked(self._modules[0], images)
+        backend = self.chosen(images)
+        if backend not in self._modules:
+            modules = [self._matrix.module()] if backend == "stacked" else self._matrix.row_modules()
+            self._modules[backend] = [module.train(self._training) for module in modules]
+        modules = self._modules[backend]
+        if backend == "loop":
+            return forward_loop(modules, images)
+        if len(images) == 1:  # a single client is an ordinary module
+            return modules[0](images[0])[None]
+        return forward_stacked(modules[0], images)
 
     def train(self, mode: bool = True) -> None:
         """Training or evaluation mode of every module."""
-        for module in self._modules:
-            module.train(mode)
+        self._training = mode
+        for modules in self._modules.values():
+            for module in modules:
+                module.train(mode)
 
 
 @torch.no_grad()
@@ -202,7 +220,7 @@ def misalignment(online: ClientMatrix, momentum: ClientMatrix, clients: Tensor |
         a scalar; divide by clients x parameters for the mean of Eq. 2.
     """
     if clients is None:
-        return (online.weights - momentum.weights).abs().sum()
+        return (online.weights - momentum.weights).abs_().sum()
     total = online.weights.new_zeros(())
     for name, block in online.parameter_blocks.items():
         total += (block[clients] - momentum.blocks[name][clients]).abs().sum()

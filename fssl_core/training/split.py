@@ -102,7 +102,7 @@ class SplitSettings(Settings):
     # measurement and execution
     log_steps: bool = False  # misalignment, loss and synchronisations of every step
     precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
-    backend: str = "stacked"  # how clients are run: in one call, or in a loop
+    backend: str = "auto"  # how clients are run: in one call, or in a loop
 
     def check(self) -> None:
         check_choice("method", self.method, METHODS)

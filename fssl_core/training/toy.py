@@ -95,14 +95,15 @@ def two_clients(
     active_online, active_momentum = (ClientMatrix(Point(), clients_per_window) for _ in range(2))
     path = [_row(0, False, online, momentum)]
     for step in range(1, steps + 1):
-        if step % sync_every == 1 or sync_every == 1:
-            sampled = sample_clients(2, clients_per_window, seed, step // sync_every)
+        done = step - 1
+        if done % sync_every == 0:
+            sampled = sample_clients(2, clients_per_window, seed, done // sync_every)
             active_online.take(online, sampled)
             active_momentum.take(momentum, sampled)
 
         active_momentum.average_towards_(active_online, decay)
         position = active_online.blocks["position"]  # [clients, 2]
-        gradient = curvature[sampled] * (position - optimum[sampled]) + gradient_noise[step - 1, sampled]
+        gradient = curvature[sampled] * (position - optimum[sampled]) + gradient_noise[done, sampled]
         position -= learning_rate * gradient
 
         active_online.put(online, sampled)

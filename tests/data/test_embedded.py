@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fssl_core.data.embedded import _bilinear, digits, scattered_digits
+from fssl_core.data.embedded import PHOTOGRAPHS, _bilinear, digits, photograph, scattered_digits
+from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
 SUMS = [  # digits train, digits test, scattered train, scattered test
@@ -83,3 +84,24 @@ def test_resampling_equals_grid_sample():
     points = torch.rand(5, 16, 16, 2, generator=generator(0, "points"), dtype=torch.float64) * 14 - 3  # some outside
     expected = F.grid_sample(images[:, None].double() / 255, points.flip(-1) / 4 - 1, align_corners=False)[:, 0]
     torch.testing.assert_close(_bilinear(images, points[..., 0], points[..., 1]), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", PHOTOGRAPHS)
+@pytest.mark.parametrize("size", [64, 224])
+def test_photograph_equals_torchvisions_crop_and_resize(name, size):
+    from sklearn.datasets import load_sample_image
+    from torchvision.transforms.v2 import functional as tv
+
+    image = torch.tensor(load_sample_image(f"{name}.jpg")).permute(2, 0, 1)
+    expected = tv.resize(tv.center_crop(image, [427, 427]), [size, size], antialias=True)
+    ours = photograph(name, size)
+    assert ours.shape == (3, size, size)
+    assert ours.dtype == torch.uint8
+    assert (ours.int() - expected.int()).abs().max() <= 1  # of 255: torchvision resizes in integers
+
+
+def test_unknown_photograph_and_size_are_refused():
+    with pytest.raises(SettingError, match=r"photograph='boat' cannot be used: expected one of china, flower\."):
+        photograph("boat")
+    with pytest.raises(SettingError, match=r"size=0 cannot be used: expected at least 1\."):
+        photograph(size=0)

@@ -144,8 +144,25 @@ def test_backends_agree(clients):
     torch.testing.assert_close(stacked, loop, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("batch", "size", "backend"), [(8, 32, "stacked"), (9, 32, "loop"), (32, 16, "stacked")])
+def test_a_client_with_many_pixels_is_worth_a_call(batch, size, backend):
+    forward = ClientForward(ClientMatrix(client_model(), 2))
+    assert forward.chosen(torch.empty(2, batch, 3, size, size)) == backend
+
+
+def test_evaluation_mode_reaches_modules_made_later():
+    forward = ClientForward(randomised(ClientMatrix(client_model("batch"), 2)), "stacked")
+    forward.train(False)
+    before = forward._matrix.blocks["stem.1.running_mean"].clone()
+    forward(images(2, 3))
+    assert torch.equal(forward._matrix.blocks["stem.1.running_mean"], before)
+    forward.train()
+    forward(images(2, 3))
+    assert not torch.equal(forward._matrix.blocks["stem.1.running_mean"], before)
+
+
 def test_an_unknown_backend_is_an_error():
-    with pytest.raises(SettingError, match=r"backend='vmap' .*stacked, loop"):
+    with pytest.raises(SettingError, match=r"backend='vmap' .*auto, stacked, loop"):
         ClientForward(ClientMatrix(client_model(), 2), "vmap")
 
 
@@ -172,6 +189,8 @@ def operations_of_a_client_step(clients: int, cut_layer: int) -> int:
     run, run_momentum = ClientForward(online, "stacked"), ClientForward(momentum, "stacked")
     optimizer = torch.optim.SGD([online.weights], lr=0.1, momentum=0.9, fused=True)
     x = torch.rand(clients, 2, 3, 8, 8, generator=generator(0, "images"))
+    with torch.no_grad():
+        _ = run(x), run_momentum(x)  # the modules are made at the first call
     with Operations() as operations:
         momentum.average_towards_(online, 0.99)
         activations = run(x)
