@@ -7,7 +7,7 @@ copy. What a federation does then becomes a few operations on the buffer: an exp
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -70,33 +70,33 @@ class ClientMatrix:
         Its parameters and buffers are this matrix: what changes in one changes in the other. With a single client
         it is an ordinary module.
         """
-        return self._bind([0] if self.clients == 1 else None)[0]
+        return self.row_module(0) if self.clients == 1 else self._bind(lambda block: block)
+
+    def row_module(self, client: int) -> nn.Module:
+        """An ordinary module of one client, on activations ``[batch, channels, height, width]``; views again."""
+        return self._bind(lambda block: block[client])
 
     def row_modules(self) -> list[nn.Module]:
-        """One ordinary module a client, on activations ``[batch, channels, height, width]``; views again."""
-        return self._bind(range(self.clients))
+        """:meth:`row_module` of every client."""
+        return [self.row_module(client) for client in range(self.clients)]
 
-    def _bind(self, rows: Iterable[int] | None) -> list[nn.Module]:
-        """Copies of the model whose state is a view of the given rows; of all of them, stacked, for None."""
+    def _bind(self, part: Callable[[Tensor], Tensor]) -> nn.Module:
+        """A copy of the model whose parameters, gradients and buffers are ``part`` of the blocks."""
         gradients: dict[str, Tensor] = {}
         if self.weights.grad is not None:
             shapes = {name: block.shape[1:] for name, block in self.parameter_blocks.items()}
             gradients = self._views_by_name(self.weights.grad, shapes)
-        modules = []
-        for row in [None] if rows is None else rows:
-            module = copy.deepcopy(self._model)
-            for name, block in self.blocks.items():
-                value = block if row is None else block[row]
-                owner_name, _, leaf = name.rpartition(".")
-                owner = module.get_submodule(owner_name)
-                if name in self.parameter_blocks:
-                    owner._parameters[leaf] = parameter = nn.Parameter(value, requires_grad=name in gradients)
-                    if name in gradients:
-                        parameter.grad = gradients[name] if row is None else gradients[name][row]
-                else:
-                    owner._buffers[leaf] = value
-            modules.append(module)
-        return modules
+        module = copy.deepcopy(self._model)
+        for name, block in self.blocks.items():
+            owner_name, _, leaf = name.rpartition(".")
+            owner = module.get_submodule(owner_name)
+            if name in self.parameter_blocks:
+                owner._parameters[leaf] = parameter = nn.Parameter(part(block), requires_grad=name in gradients)
+                if name in gradients:
+                    parameter.grad = part(gradients[name])
+            else:
+                owner._buffers[leaf] = part(block)
+        return module
 
     def state_dict(self, client: int | None = None) -> dict[str, Tensor]:
         """A copy of one client's state; with None, of the average over all clients."""

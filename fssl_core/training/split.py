@@ -20,6 +20,7 @@ the authors' code: all learning rates follow one cosine per epoch (their clients
 average is over exactly the clients that took part. ``reference/monacosfl_settings.yaml`` lists all of them.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -345,10 +346,10 @@ class SplitTrainer:
         self._park()
         self.ledger.close_epoch()
         last = {name: float(value) for name, value in self._step_rows[-1].items() if name not in ("step", "synced")}
-        for row, loss, accuracy in zip(self._step_rows, losses[-len(self._step_rows) :], accuracies, strict=False):
-            row |= {"loss": loss, "contrastive_accuracy": accuracy}
         if self.settings.log_steps:
-            self.step_log += [{name: float(value) for name, value in row.items()} for row in self._step_rows]
+            for row, loss, accuracy in zip(self._step_rows, losses, accuracies, strict=True):
+                row |= {"loss": loss, "contrastive_accuracy": accuracy}
+                self.step_log.append({name: float(value) for name, value in row.items()})
         self.epoch += 1
         knn = self.validate()
         self.metrics.append(
@@ -490,12 +491,15 @@ class SplitTrainer:
 
         Returns:
             the nearest-mean rule's accuracy for keys that each client made with its own model, and for keys of the
-            same images made by one common model, the average of the clients: what the images alone give away.
+            same images made by one common model, the average of the clients: what the images alone give away. NaN
+            for a single client.
         """
+        if len(self.sampled) == 1:
+            return math.nan, math.nan
         count = min(images_per_client, *(len(self.parts[client]) for client in self.sampled.tolist()))
         images = torch.stack([self.data.train.images[self.parts[client][:count]] for client in self.sampled.tolist()])
         images = self._normalise(images.to(self.dtype) / 255)  # [clients, count, C, H, W]
-        average = ClientMatrix(self.active_momentum.row_modules()[0], 1)
+        average = ClientMatrix(self.active_momentum.row_module(0), 1)
         average.load_state_dict(self.active_momentum.state_dict())
         accuracies = []
         for model in (self.momentum_forward, ClientForward(average, "loop")):
@@ -512,9 +516,8 @@ class SplitTrainer:
     # ---------------------------------------------------------------- evaluation
 
     def global_model(self) -> nn.Sequential:
-        """Client part, server part, pooling and projector of the model that all clients share after an epoch."""
-        client = ClientMatrix(self.active_online.row_modules()[0], 1).module()
-        return nn.Sequential(client, *self.server)
+        """The model that all clients share after an epoch: client part, server part, pooling, projector; a copy."""
+        return copy.deepcopy(nn.Sequential(self.online.row_module(0), *self.server))
 
     def validate(self) -> float:
         """kNN accuracy of the model that all clients share, on the validation share of the test set."""
@@ -580,9 +583,8 @@ class SplitTrainer:
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken."""
-        for name, (everyone, active) in self._matrices.items():
+        for name, (everyone, _) in self._matrices.items():
             everyone.load_all_rows(state["clients"][name])
-            active.take(everyone, self.sampled[: active.clients])  # as after an epoch; overwritten at the next
         for matrix, rows in zip(self._server_matrices, state["server"], strict=True):
             matrix.load_all_rows(rows)
         self.queue.load_state_dict(state["queue"])

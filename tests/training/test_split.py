@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -238,6 +239,22 @@ def test_misalignment_counts_all_clients():
             total += (online[name] - momentum[name]).abs().sum().item()
             numbers += online[name].numel()
     assert trainer.metrics[-1]["misalignment"] == pytest.approx(total / numbers)
+
+
+def test_a_single_client_trains_and_cannot_be_told_from_others():
+    trainer = trained(tiny(clients=1, client_batch=12, log_steps=True), epochs=1)
+    assert math.isnan(trainer.metrics[-1]["identifiability"])
+    assert math.isfinite(trainer.metrics[-1]["loss"])
+
+
+def test_the_global_model_is_a_copy():
+    trainer = trained(tiny(), epochs=1)
+    before = trainer.server_online.weights.clone()
+    trainer.summary()
+    with torch.no_grad():
+        for parameter in trainer.global_model().parameters():
+            parameter.zero_()
+    assert torch.equal(trainer.server_online.weights, before)
 
 
 # ---------------------------------------------------------------- costs
