@@ -120,7 +120,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _data(arguments: argparse.Namespace) -> int:
-    from fssl_core.data.datasets import data_root, download, inventory, load_dataset
+    from fssl_core.data.datasets import download, inventory, load_dataset
+    from fssl_core.paths import data_root
 
     if arguments.name is None:
         if arguments.download:
