@@ -49,13 +49,14 @@ def channel_similarity(maps: Tensor, references: Tensor) -> Tensor:
         ``[R, C]`` in [0, 1]; 0 for a channel or a reference that has one value everywhere.
     """
     maps = F.interpolate(maps[None].float(), size=references.shape[-2:], mode="bilinear", align_corners=False)[0]
-    return (_standardised(references.float()) @ _standardised(maps).T).abs().clamp_max(1)
+    maps, references = maps.flatten(1), references.float().flatten(1)
+    deviations = _deviation(references)[:, None] * _deviation(maps)
+    centred = references - references.mean(1, keepdim=True)  # one side is enough, and the maps are large
+    covariance = centred @ maps.T / maps.shape[1]
+    return (covariance / deviations).abs().clamp_max(1)
 
 
-def _standardised(maps: Tensor) -> Tensor:
-    """``[N, H, W]`` as rows of mean 0 and length 1; zeros where a map is constant up to rounding."""
-    rows = maps.flatten(1)
-    length = rows.norm(dim=1, keepdim=True)
-    rows = rows - rows.mean(1, keepdim=True)
-    deviation = rows.norm(dim=1, keepdim=True)
-    return torch.where(deviation > 1e-5 * length, rows / deviation, 0.0)
+def _deviation(rows: Tensor) -> Tensor:
+    """Standard deviation of every row; infinite where a row is constant up to rounding."""
+    deviation = rows.std(1, correction=0)
+    return deviation.where(deviation > 1e-5 * rows.norm(dim=1) / rows.shape[1] ** 0.5, torch.inf)

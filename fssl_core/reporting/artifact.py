@@ -113,7 +113,7 @@ class Artifact:
         with atomic_write(self._path("png")) as file:
             figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
         with atomic_write(self._path("csv"), "w") as file:
-            results.to_csv(file, index=False, lineterminator="\n")
+            results.to_csv(file, index=False, lineterminator="\n", float_format="%.7g")
         with atomic_write(self._path("json"), "w") as file:
             file.write(text)
 

@@ -65,7 +65,6 @@ def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: s
     return finish(fig, title, f"{subtitle} · heterogeneity {heterogeneity(data.train.labels, parts):.2f} (0 = IID)")
 
 
-@use_style()
 def accuracy_by_cut(
     results: pd.DataFrame,
     metric: str = "linear_probe_accuracy",
@@ -87,31 +86,72 @@ def accuracy_by_cut(
         panel: column whose values become panels, e.g. clients or dataset; None for one panel.
         chance: accuracy of guessing, drawn as a line.
     """
-    styles = method_styles(results[hue])
-    groups = [(None, results)] if panel is None else list(results.groupby(panel, sort=False))
+    if panel == "clients":
+        results = results.assign(clients=results["clients"].astype(str) + " clients")
+    name = metric.replace("_", " ").replace("knn", "kNN")
+    labels = {"x_label": "cut layer (layers on the client)", "y_label": name, "percent": True}
+    return curves(
+        results, "cut_layer", metric, hue=hue, panel=panel, chance=chance, subtitle=subtitle, title=title, **labels
+    )
+
+
+@use_style()
+def curves(
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    hue: str,
+    subtitle: str,
+    title: str,
+    panel: str | None = None,
+    x_label: str | None = None,
+    y_label: str | None = None,
+    percent: bool = False,
+    chance: float | None = None,
+) -> Figure:
+    """A quantity against a number: mean and standard deviation over rows, usually seeds, with each row as a dot.
+
+    Args:
+        frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out.
+        x: column of the x axis; its values become the ticks.
+        y: column of the y axis.
+        hue: column whose values become lines; a method has its colour of all figures.
+        subtitle: profile, data and seeds.
+        title: the figure's title.
+        panel: column whose values become panels with their titles; None for one panel.
+        x_label: the column's name unless given.
+        y_label: the column's name unless given.
+        percent: ``y`` is a fraction and shown as percent.
+        chance: ``y`` of guessing, drawn as a line.
+    """
+    styles = method_styles(frame[hue])
+    groups = [(None, frame)] if panel is None else list(frame.groupby(panel, sort=False))
     fig, grid = panels(len(groups), width=max(3.4, 5.5 / len(groups)), sharey=True)
-    cuts = sorted(results["cut_layer"].unique())
+    ticks = sorted(frame[x].unique())
+    apart = 0.08 * min(np.diff(ticks), default=1)  # so that error bars do not cover each other
     for axes, (value, rows) in zip(grid, groups, strict=True):
         for number, (name, style) in enumerate(styles.items()):
-            seeds = rows[rows[hue] == name].dropna(subset=metric).groupby("cut_layer")[metric]
-            summary = np.array([[cut, *mean_and_std(values.to_numpy())] for cut, values in seeds])
+            seeds = rows[rows[hue] == name].dropna(subset=y).groupby(x)[y]
+            summary = np.array([[place, *mean_and_std(values.to_numpy())] for place, values in seeds])
             if len(summary) == 0:
                 continue
-            x = summary[:, 0] + 0.16 * (number - (len(styles) - 1) / 2)  # apart, so that error bars do not cover
+            places = summary[:, 0] + apart * (number - (len(styles) - 1) / 2)
             axes.errorbar(
-                x, *summary[:, 1:].T, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
+                places, *summary[:, 1:].T, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
                 markersize=6, capsize=3,
             )  # fmt: skip
-            for position, (_, values) in zip(x, seeds, strict=True):
-                axes.plot([position] * len(values), values, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+            for place, (_, values) in zip(places, seeds, strict=True):
+                axes.plot([place] * len(values), values, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
         if chance is not None:
             axes.axhline(chance, color=GREY, linestyle=":", label="chance", zorder=1)
         if panel is not None:
-            axes.set_title(f"{value} clients" if panel == "clients" else str(value))
-        axes.set_xticks(cuts)
-        axes.set_xlabel("cut layer (layers on the client)")
+            axes.set_title(str(value))
+        axes.set_xticks(ticks)
+        axes.set_xlabel(x if x_label is None else x_label)
         if first_column(axes):
-            percent_axis(axes, metric.replace("_", " ").replace("knn", "kNN"))
+            label = y if y_label is None else y_label
+            percent_axis(axes, label) if percent else axes.set_ylabel(label)
     legend_below(fig)
     return finish(fig, title, subtitle)
 
@@ -160,6 +200,29 @@ def traffic_by_cut(frame: pd.DataFrame, *, subtitle: str, title: str = "Traffic 
 
 
 @use_style()
+def pictures(images: Mapping[str, Tensor], *, subtitle: str, title: str) -> Figure:
+    """Images side by side, under their names.
+
+    Args:
+        images: name -> uint8 or float in [0, 1], [3, H, W] or [1, H, W].
+        subtitle: where the images come from.
+        title: the figure's title.
+    """
+    fig, grid = panels(len(images), width=2.0, height=2.0, most=6)
+    for axes, (name, image) in zip(grid, images.items(), strict=True):
+        _picture(axes, image)
+        axes.set_title(name, loc="center")
+        axes.set_axis_off()
+    return finish(fig, title, subtitle)
+
+
+def _picture(axes: Axes, image: Tensor) -> None:
+    pixels = image.cpu().permute(1, 2, 0).numpy()
+    grey = pixels.shape[-1] == 1
+    axes.imshow(pixels[..., 0] if grey else pixels, cmap="gray", vmin=0, vmax=255 if pixels.dtype == np.uint8 else 1)
+
+
+@use_style()
 def activation_grid(
     image: Tensor,
     activations: Mapping[int, Tensor],
@@ -183,8 +246,7 @@ def activation_grid(
     fig, grid = panels(columns * channels, width=1.35, height=1.35, most=columns)
     for axes in grid:
         axes.set_axis_off()
-    picture = image.cpu().permute(1, 2, 0).numpy()
-    grid[0].imshow(picture[..., 0] if picture.shape[-1] == 1 else picture, cmap="gray")
+    _picture(grid[0], image)
     grid[0].set_title("input", loc="center")
     for column, (layer, maps) in enumerate(activations.items(), start=1):
         for row in range(min(channels, len(maps))):
@@ -273,8 +335,10 @@ def misalignment(
         title: the figure's title.
     """
     groups = list(steps.groupby("setting", sort=False))
-    fig, grid = panels(len(groups), width=max(4.0, 6.5 / len(groups)), height=3.2, sharey=True)
+    most = 2 if len(groups) == 4 else 3
+    fig, grid = panels(len(groups), width=max(4.0, 6.5 / len(groups)), height=3.2, most=most, sharey=True)
     styles = method_styles(steps["method"])
+    lowest = steps.loc[steps["step"] >= steps["step"].max() / 50, "misalignment"].min()  # it starts at almost nothing
     for axes, (setting, rows) in zip(grid, groups, strict=True):
         syncs = rows.loc[rows["synced"].astype(bool), "step"].unique()
         for sync in syncs:
@@ -288,6 +352,7 @@ def misalignment(
             axes.plot(curve["step"], curve["mean"], color=styles[name].colour, linestyle=styles[name].line, label=name)
             axes.fill_between(curve["step"], curve["min"], curve["max"], color=styles[name].colour, alpha=0.2, lw=0)
         axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7 * lowest)
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))  # 2 and 5 too
         axes.yaxis.set_minor_locator(NullLocator())

@@ -87,6 +87,34 @@ def test_accuracy_by_cut_draws_means_with_their_spread_in_percent():
     np.testing.assert_allclose(spread, [[0.40, 0.44]] * 2)  # the sample standard deviation of 0.40, 0.42, 0.44
 
 
+def test_curves_draw_any_quantity_as_it_is():
+    frame = pd.DataFrame(
+        {"kind": kind, "epsilon": x, "error": level + x} for kind, level in (("a", 0), ("b", 10)) for x in (0.5, 1, 4)
+    )
+    figure = drawn(plots.curves(frame, "epsilon", "error", hue="kind", subtitle="toy", title="Error", y_label="MSE"))
+    (axes,) = figure.axes
+    assert texts(figure) == ["Error", "toy"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("epsilon", "MSE")
+    assert axes.get_xticks().tolist() == [0.5, 1, 4]
+    assert key(figure) == ["a", "b"]
+    lines = [container[0] for container in axes.containers]
+    assert [line.get_ydata().tolist() for line in lines] == [[0.5, 1, 4], [10.5, 11, 14]]
+    np.testing.assert_allclose(lines[1].get_xdata() - lines[0].get_xdata(), 0.04)  # apart, but next to their tick
+
+
+def test_pictures_keep_their_range():
+    images = {
+        "colour": torch.full((3, 4, 6), 9, dtype=torch.uint8),
+        "grey": torch.full((1, 5, 5), 9, dtype=torch.uint8),
+        "float": torch.full((1, 5, 5), 0.5),
+    }
+    figure = drawn(plots.pictures(images, subtitle="made up", title="Images"))
+    assert [axes.get_title() for axes in figure.axes] == ["colour", "grey", "float"]
+    shown = [axes.images[0] for axes in figure.axes]
+    assert [image.get_array().shape for image in shown] == [(4, 6, 3), (5, 5), (5, 5)]
+    assert [image.get_clim() for image in shown[1:]] == [(0, 255), (0, 1)]  # dark stays dark
+
+
 def test_traffic_by_cut_stacks_the_parts_and_marks_the_cheapest():
     frame = pd.DataFrame(
         {
