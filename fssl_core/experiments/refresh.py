@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
         jobs: how many at a time.
 
     Returns:
-        the IDs of those that failed; they are left as they were.
+        the IDs of those that failed or gave a warning; they are left as they were.
     """
     root = project_root()
     folder = root / "build" / "refresh"
@@ -43,11 +44,23 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
         if outcome.error:
             failed.append(notebook.id)
             continue
-        stored = normalised(_read(notebook.path), _read(outcome.task.target), root)
+        executed = _read(outcome.task.target)
+        if warned := warnings_in(executed):  # dropped with stderr below, nobody would see it any more
+            print(f"fssl: {notebook.id} gives a warning, to be mended first: {warned[0]}", file=sys.stderr)
+            failed.append(notebook.id)
+            continue
+        stored = normalised(_read(notebook.path), executed, root)
         fill_recorded(stored, notebook)
         with atomic_write(notebook.path, "w") as file:
             file.write(nbformat.v4.writes(stored) + "\n")
     return failed
+
+
+def warnings_in(executed: NotebookNode) -> list[str]:
+    """The lines of stderr that name a Python warning."""
+    outputs = (output for cell in executed.cells if cell.cell_type == "code" for output in cell.outputs)
+    lines = (line for output in outputs if output.get("name") == "stderr" for line in output.text.splitlines())
+    return [line.strip() for line in lines if re.search(r"\b[A-Z]\w*Warning: ", line)]
 
 
 def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> NotebookNode:

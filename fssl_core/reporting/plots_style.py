@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,14 +40,20 @@ METHODS: dict[str, MethodStyle] = {
     "FL-BYOL": MethodStyle("#a23b4a", "<", ":"),
     "FL-MoCoV2": MethodStyle("#4b5320", ">", ":"),
 }
+# For what is no method of a paper: your own method, photographs, rules
+OTHERS = (
+    MethodStyle("#222222", "o", "-"),
+    MethodStyle("#8c6bb1", "s", (0, (4, 1.2))),
+    MethodStyle("#737373", "^", "-."),
+    MethodStyle("#c08f2f", "D", ":"),
+)
 METHOD_COLOURS: dict[str, str] = {name: style.colour for name, style in METHODS.items()}
 
 
 def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
-    """The fixed style of each known method; a method of your own takes the next unused one."""
-    names = list(dict.fromkeys(names))
-    spare = iter([style for name, style in METHODS.items() if name not in names] * (1 + len(names)))
-    return {name: METHODS[name] if name in METHODS else next(spare) for name in names}
+    """The fixed style of each known method; anything else takes the next of ``OTHERS``, which no method has."""
+    others = cycle(OTHERS)
+    return {name: METHODS[name] if name in METHODS else next(others) for name in dict.fromkeys(names)}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fssl_core.experiments.notebooks import Notebook
-from fssl_core.experiments.refresh import fill_recorded, normalised, refresh
+from fssl_core.experiments.refresh import fill_recorded, normalised, refresh, warnings_in
 
 ROOT = Path("/somewhere/project")
 
@@ -32,6 +32,13 @@ def data(**kinds):
 
 def test_stderr_goes_and_flushes_do_not_show():
     assert outputs_of(stream("a\n"), stream("warning!", "stderr"), stream("b\n")) == [stream("a\nb\n")]
+
+
+def test_warnings_are_found_before_they_are_dropped():
+    text = "50 %|###  |\n./a.py:3: FutureWarning: use b\n  a()\nfssl: a notice\n"
+    cell = new_code_cell("work()", outputs=[stream("UserWarning: on stdout"), stream(text, "stderr")])
+    assert warnings_in(new_notebook(cells=[cell])) == ["./a.py:3: FutureWarning: use b"]
+    assert warnings_in(new_notebook(cells=[new_code_cell("work()", outputs=[stream("fine", "stderr")])])) == []
 
 
 def test_only_the_last_state_of_a_progress_bar_on_stdout_stays():

@@ -41,10 +41,11 @@ def test_methods_have_distinct_colours_and_marks():
     assert len({style.marker for style in METHODS.values()}) == len(METHODS)
 
 
-def test_a_method_of_your_own_gets_an_unused_style():
+def test_what_is_no_known_method_gets_a_style_that_no_method_has():
     styles = method_styles(["mine", "MocoSFL", "yours", "mine"])
     assert styles["MocoSFL"] == METHODS["MocoSFL"]
     assert len({style.colour for style in styles.values()}) == 3
+    assert {styles["mine"].colour, styles["yours"].colour}.isdisjoint(METHOD_COLOURS.values())
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(5, 10), (20, 100), (200, 10)])
