@@ -78,7 +78,7 @@ class Artifact:
             results: the tidy results, as the claims' predicates read them.
             data: name of the data, e.g. ``"scattered-digits"``.
             seeds: the seeds behind the numbers; none for closed forms.
-            runs: what ``run_all`` returned: settings, device and seconds of computation are taken from the runs'
+            runs: what ``run_all`` returned: settings, device, seconds of computation and commit are taken from the runs'
                 own records, so a notebook whose runs were stored already does not record the moment it took to read
                 them.
             settings: for a result without runs, what it was computed with. Its device is the CPU, and its seconds
@@ -89,8 +89,10 @@ class Artifact:
             settings = _by_name([values for values, _ in stored])
             device = ", ".join(dict.fromkeys(made["device"] for _, made in stored))
             seconds = sum(made["seconds"] for _, made in stored)
+            commits = ", ".join(dict.fromkeys(made["commit"] for _, made in stored))
+            code = {"commit": commits, "modified": any(made["modified"] for _, made in stored)}
         else:
-            device, seconds = cpu_name(), time.perf_counter() - self._created
+            device, seconds, code = cpu_name(), time.perf_counter() - self._created, git_state()
         verdicts = self.check_claims(results)["verdict"].value_counts()
         record = {
             "artifact": self.id,
@@ -106,7 +108,7 @@ class Artifact:
                 "torch": torch.__version__,
                 "fssl_core": fssl_core.__version__,
             },
-            **git_state(),
+            **code,
             "date": datetime.now(UTC).date().isoformat(),
         }
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"  # before any file is touched

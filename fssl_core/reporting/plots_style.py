@@ -11,7 +11,6 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 MUTED = "#5f6368"
 GREY = "#949494"
@@ -130,7 +129,7 @@ def first_column(axes: Axes) -> bool:
 
 def percent_axis(axes: Axes, label: str) -> None:
     """Fractions on the y axis shown as percent."""
-    axes.yaxis.set_major_formatter(PercentFormatter(1, symbol=""))  # as many decimals as the range needs
+    axes.yaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
     axes.set_ylabel(f"{label} (%)")
 
 

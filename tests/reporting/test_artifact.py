@@ -64,14 +64,15 @@ def test_without_runs_the_time_since_creation_counts(figures):
 
 def test_settings_device_and_seconds_come_from_the_runs(figures, monkeypatch):
     stored = {
-        "a": ({"width": 64, "seed": 0}, {"device": "H200", "seconds": 40.0}),
-        "b": ({"width": 64, "seed": 1}, {"device": "H200", "seconds": 2.04}),
+        "a": ({"width": 64, "seed": 0}, {"device": "H200", "seconds": 40.0, "commit": "abc", "modified": False}),
+        "b": ({"width": 64, "seed": 1}, {"device": "H200", "seconds": 2.04, "commit": "abc", "modified": True}),
     }
     monkeypatch.setattr("fssl_core.reporting.artifact.stored_run", stored.__getitem__)
     save(runs=pd.DataFrame({"key": ["a", "b", "a"]}))
     record = json.loads((figures / "fig2.smoke.json").read_text())
     assert record["settings"] == {"width": 64, "seed": [0, 1]}
     assert (record["device"], record["seconds"]) == ("H200", 42.0)
+    assert (record["commit"], record["modified"]) == ("abc", True)
 
 
 def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
