@@ -78,7 +78,7 @@ class Artifact:
             results: the tidy results, as the claims' predicates read them.
             data: name of the data, e.g. ``"scattered-digits"``.
             seeds: the seeds behind the numbers; none for closed forms.
-            runs: what ``run_all`` returned: settings, device, seconds of computation and commit are taken from the runs'
+            runs: what ``run_all`` returned: settings, device, seconds of computation and commit come from the runs'
                 own records, so a notebook whose runs were stored already does not record the moment it took to read
                 them.
             settings: for a result without runs, what it was computed with. Its device is the CPU, and its seconds
