@@ -13,10 +13,10 @@ from torchvision.transforms.v2 import functional as TF
 
 from fssl_core import notices
 from fssl_core.data import datasets
-from fssl_core.data.datasets import data_root as current_root
 from fssl_core.data.datasets import download, inventory, known_datasets, load_dataset
 from fssl_core.data.readers import load_pickle
 from fssl_core.errors import DataError, SettingError
+from fssl_core.paths import data_root as current_root
 
 NUMBERS = np.random.default_rng(0)
 
@@ -362,8 +362,8 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monk
         load_dataset("cifar-10")
     monkeypatch.delenv("FSSL_DATA")
     monkeypatch.chdir(root)
-    assert str(current_root()) == "data"
-    with pytest.raises(DataError, match=r"FSSL_DATA is not set, so \./data was searched"):
+    assert current_root() == root / "data"
+    with pytest.raises(DataError, match="FSSL_DATA is not set, so the project's own folder was searched"):
         load_dataset("cifar100")
 
 
