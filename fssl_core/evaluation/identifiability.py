@@ -12,9 +12,11 @@ that comes from the models.
 """
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fssl_core.errors import DataError
+from fssl_core.federation.clients import ClientForward, ClientMatrix
 
 
 @torch.no_grad()
@@ -47,3 +49,31 @@ def client_identifiability(keys: Tensor) -> float:
     score = held_out @ means.T - means.square().sum(1) / 2  # [clients, images // 2, clients]
     clients = torch.arange(len(keys), device=keys.device)[:, None]
     return (score.argmax(2) == clients).double().mean().item()
+
+
+@torch.no_grad()
+def own_and_common_identifiability(
+    momentum: ClientMatrix, forward: ClientForward, server: nn.Module, images: Tensor
+) -> tuple[float, float]:
+    """:func:`client_identifiability` of the keys that clients make, and of one common model's keys of the same images.
+
+    Args:
+        momentum: the clients' momentum models. Their average is the common model.
+        forward: runs them.
+        server: the server's momentum part, from activations to keys.
+        images: normalised, [clients, images, channels, height, width]; of each client its own.
+
+    Returns:
+        both accuracies. All models are in training mode afterwards.
+    """
+    average = ClientMatrix(momentum.row_module(0), 1)
+    average.load_state_dict(momentum.state_dict())
+    server.eval()
+    accuracies = []
+    for model, batch in ((forward, images), (ClientForward(average), images.flatten(0, 1)[None])):
+        model.train(False)
+        keys = F.normalize(server(model(batch).flatten(0, 1)), dim=1)
+        model.train()
+        accuracies.append(client_identifiability(keys.view(*images.shape[:2], -1)))
+    server.train()
+    return accuracies[0], accuracies[1]

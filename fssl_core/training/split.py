@@ -37,7 +37,7 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.evaluation.identifiability import client_identifiability
+from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.clients import BACKENDS, ClientForward, ClientMatrix, divergence, misalignment
 from fssl_core.federation.ledger import Ledger
@@ -485,33 +485,15 @@ class SplitTrainer:
         others = self.all_clients[~torch.isin(self.all_clients, self.sampled)]
         self._unsampled_gap = misalignment(self.online, self.momentum, others) if len(others) else 0.0
 
-    @torch.no_grad()
     def _identifiability(self, images_per_client: int = 32) -> tuple[float, float]:
-        """Does a momentum key give away the client that made it?
-
-        Returns:
-            the nearest-mean rule's accuracy for keys that each client made with its own model, and for keys of the
-            same images made by one common model, the average of the clients: what the images alone give away. NaN
-            for a single client.
-        """
+        """Does a momentum key give away its client, through the clients' own models and through a common one?"""
         if len(self.sampled) == 1:
             return math.nan, math.nan
-        count = min(images_per_client, *(len(self.parts[client]) for client in self.sampled.tolist()))
-        images = torch.stack([self.data.train.images[self.parts[client][:count]] for client in self.sampled.tolist()])
-        images = self._normalise(images.to(self.dtype) / 255)  # [clients, count, C, H, W]
-        average = ClientMatrix(self.active_momentum.row_module(0), 1)
-        average.load_state_dict(self.active_momentum.state_dict())
-        accuracies = []
-        for model in (self.momentum_forward, ClientForward(average, "loop")):
-            shared = model is not self.momentum_forward
-            model.train(False)
-            activations = model(images.flatten(0, 1)[None] if shared else images)
-            model.train()
-            self.momentum_server.eval()
-            keys = F.normalize(self.momentum_server(activations.flatten(0, 1)), dim=1)
-            self.momentum_server.train()
-            accuracies.append(client_identifiability(keys.view(len(self.sampled), count, -1)))
-        return accuracies[0], accuracies[1]
+        parts = [self.parts[client] for client in self.sampled.tolist()]
+        count = min(images_per_client, *map(len, parts))
+        images = torch.stack([self.data.train.images[part[:count]] for part in parts])  # [clients, count, C, H, W]
+        images = self._normalise(images.to(self.dtype) / 255)
+        return own_and_common_identifiability(self.active_momentum, self.momentum_forward, self.momentum_server, images)
 
     # ---------------------------------------------------------------- evaluation
 
@@ -547,6 +529,8 @@ class SplitTrainer:
             "steps": self.epoch * self.steps_per_epoch,
             "bytes_per_client_epoch": traffic.mean().item(),
             "images_between_syncs": min(s.sync_every, self.steps_per_epoch) * s.client_batch,
+            "training_images": len(self.data.train),
+            "official_data": self.data.official,  # False: not comparable with published numbers
         }
         if s.probe_epochs:
             model = self.global_model()

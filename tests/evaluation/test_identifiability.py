@@ -2,9 +2,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.neighbors import NearestCentroid
+from torch import nn
 
 from fssl_core.errors import DataError
-from fssl_core.evaluation.identifiability import client_identifiability
+from fssl_core.evaluation.identifiability import client_identifiability, own_and_common_identifiability
+from fssl_core.federation.clients import ClientForward, ClientMatrix
+from fssl_core.models import build_backbone, cut
+from fssl_core.random import generator
 
 
 def make_keys(clients, images, dim, signature, seed=0):
@@ -73,3 +77,34 @@ def test_too_few_clients_or_images_and_broken_keys_are_refused():
         client_identifiability(torch.zeros(4, 1, 3))
     with pytest.raises(DataError, match="finite keys: the model that made them has diverged"):
         client_identifiability(torch.full((4, 4, 3), float("inf")))
+
+
+def momentum_models(seed_of_client):
+    """Stacked clients whose filters come from the given seeds, and images of noise that tell nothing."""
+    model = cut(build_backbone("resnet10", width=8, image_size=8, channels=1), 3)[0]
+    matrix = ClientMatrix(model, len(seed_of_client))
+    for row, seed in enumerate(seed_of_client):
+        for block in matrix.parameter_blocks.values():
+            block[row] = torch.randn(block.shape[1:], generator=generator(seed, "client"))
+    images = torch.rand(len(seed_of_client), 40, 1, 8, 8, generator=generator(0, "images"))
+    return matrix, ClientForward(matrix), nn.Sequential(nn.Flatten()), images
+
+
+def test_different_models_give_their_clients_away_and_the_common_model_does_not():
+    own, common = own_and_common_identifiability(*momentum_models([1, 2, 3, 4, 5]))
+    assert own == 1.0
+    assert common < 0.5
+
+
+def test_equal_models_are_the_common_model():
+    own, common = own_and_common_identifiability(*momentum_models([1] * 5))
+    assert own == common < 0.5
+
+
+def test_keys_are_those_of_a_loop_over_clients():
+    matrix, forward, server, images = momentum_models([1, 2, 1])
+    keys = [
+        F.normalize(server(module(batch)), dim=1) for module, batch in zip(matrix.row_modules(), images, strict=True)
+    ]
+    own, _ = own_and_common_identifiability(matrix, forward, server, images)
+    assert own == client_identifiability(torch.stack(keys))
