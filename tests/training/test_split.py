@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import math
 
 import pytest
@@ -7,6 +8,7 @@ import torch.nn.functional as F
 
 from fssl_core.costs.traffic import engine_traffic
 from fssl_core.data.datasets import Dataset, ImageSet, load_dataset
+from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.models import build_backbone
 from fssl_core.training.split import SplitSettings, SplitTrainer
@@ -391,9 +393,25 @@ def test_bfloat16_keeps_float32_weights_and_halves_activation_bytes():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("sampled", [None, 2])
+def test_cuda_in_bfloat16_repeats_itself(sampled):
+    settings = tiny(precision="bfloat16", clients_per_epoch=sampled)
+    data = tiny_data()
+    data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
+    runs = [SplitTrainer(settings, data, "cuda") for _ in range(2)]
+    with repeatable_kernels():
+        for run in runs:
+            run.train_epoch()
+    assert_same_state(*runs)
+    assert {block.dtype for block in runs[0].online.blocks.values()} == {torch.float32}
+
+
+@pytest.mark.gpu
 def test_cuda_equals_cpu():
     cpu = trained(tiny(), epochs=1)
-    gpu = SplitTrainer(tiny(), tiny_data().to("cuda"), "cuda")
+    data = tiny_data()
+    data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
+    gpu = SplitTrainer(tiny(), data, "cuda")
     gpu.train_epoch()
     assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-8)
 
