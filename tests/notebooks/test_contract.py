@@ -472,13 +472,13 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     *(
         (holds_no_absolute_path, with_output(new_output("display_data", data={kind: text})), "absolute path")
         for kind, text in [
-            ("text/plain", "PosixPath('/work/main/figures')"),
+            ("text/plain", "PosixPath('/home/anna/figures')"),
             ("text/html", '<a href="/home/me/run">'),
             ("text/plain", r"C:\Users\me\run"),
             ("image/svg+xml", "<path>/tmp/x</path>"),
         ]
     ),
-    (holds_no_absolute_path, replaced("import pandas", "# see /root/notes\nimport pandas"), "absolute path"),
+    (holds_no_absolute_path, replaced("import pandas", "# see /home/anna/notes\nimport pandas"), "absolute path"),
     (stores_no_widget, with_metadata(widgets={}), "widget state in the metadata"),
     (
         stores_no_widget,
