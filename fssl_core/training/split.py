@@ -198,6 +198,7 @@ class SplitTrainer:
         self.ledger = Ledger(s.clients)
         self.all_clients = torch.arange(s.clients)
         self.sampled = self.all_clients
+        self._unsampled_gap: Tensor | float | None = None  # kept between synchronisations
         self.epoch = 0  # finished epochs
         self.metrics: list[dict[str, float]] = []
         self.step_log: list[dict[str, float]] = []
@@ -297,7 +298,7 @@ class SplitTrainer:
         for everyone, active in self._matrices.values():
             if active is not everyone:
                 active.take(everyone, self.sampled)
-        self._measure_unsampled()
+        self._unsampled_gap = None
         cosine = 0.5 * (1 + math.cos(math.pi * self.epoch / s.epochs))
         client_rate = s.learning_rate if s.client_learning_rate is None else s.client_learning_rate
         self.client_optimizer.param_groups[0]["lr"] = client_rate * cosine
@@ -440,7 +441,7 @@ class SplitTrainer:
         self._average(self.active_online, self.online, "parameters")
         if self.settings.method == "MonAcoSFL":  # the difference between the two methods
             self._average(self.active_momentum, self.momentum, "momentum_parameters")
-        self._measure_unsampled()
+        self._unsampled_gap = None
 
     @torch.no_grad()
     def _average(self, active: ClientMatrix, everyone: ClientMatrix, purpose: str) -> None:
@@ -477,13 +478,11 @@ class SplitTrainer:
 
     def _misalignment(self) -> Tensor:
         """Mean absolute difference of online and momentum parameters over ALL clients (MonAcoSFL, Eq. 2)."""
+        if self._unsampled_gap is None:  # the share of clients that do not take part changes at synchronisations only
+            others = self.all_clients[~torch.isin(self.all_clients, self.sampled)]
+            self._unsampled_gap = misalignment(self.online, self.momentum, others) if len(others) else 0.0
         total = misalignment(self.active_online, self.active_momentum) + self._unsampled_gap
         return total / (self.online.clients * self.online.parameters)
-
-    def _measure_unsampled(self) -> None:
-        """The share in Eq. 2 of clients that do not take part: it changes at synchronisations only."""
-        others = self.all_clients[~torch.isin(self.all_clients, self.sampled)]
-        self._unsampled_gap = misalignment(self.online, self.momentum, others) if len(others) else 0.0
 
     def _identifiability(self, images_per_client: int = 32) -> tuple[float, float]:
         """Does a momentum key give away its client, through the clients' own models and through a common one?"""
