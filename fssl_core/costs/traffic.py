@@ -98,6 +98,7 @@ def engine_traffic(
     momentum_sync: bool,
     symmetric: bool = True,
     sampled: bool = True,
+    freeze_client: bool = False,
     image_size: int | None = None,
     bytes_per_value: int = 4,
 ) -> tuple[EngineTraffic, ...]:
@@ -105,6 +106,7 @@ def engine_traffic(
 
     A sampled client sends the latents of both branches, receives the gradient of the online ones, and uploads its
     model at every synchronisation. Every client, sampled or not, downloads the average. Buffers count as parameters.
+    A frozen client only sends: with a symmetric loss its latents once, since both branches are the same.
 
     Args:
         backbone: the whole model.
@@ -114,6 +116,7 @@ def engine_traffic(
         momentum_sync: momentum models are averaged as well: on in MonAcoSFL, off in MocoSFL.
         symmetric: both views pass through both branches, rather than one view through each.
         sampled: the client takes part in this epoch.
+        freeze_client: the client part is neither trained nor synchronised.
         image_size: side in pixels; the backbone's own unless given.
         bytes_per_value: 4 for float32.
 
@@ -130,6 +133,9 @@ def engine_traffic(
     models = bytes_per_value * syncs * client_elements(backbone, cut_layer)
     synchronised = ("parameters", "momentum_parameters") if momentum_sync else ("parameters",)
     records = []
+    if freeze_client:
+        once = ("activations",) if symmetric else ("activations", "momentum_activations")
+        return tuple(EngineTraffic(purpose, "up", latents) for purpose in once if sampled)
     if sampled:
         records += [
             EngineTraffic("activations", "up", latents),

@@ -79,6 +79,12 @@ class Dataset:
         """Standard deviation of each channel, as :attr:`mean`."""
         return self._statistics[1]
 
+    def normalise(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Images ``[..., C, H, W]``, uint8 or float in [0, 1], to mean 0 and deviation 1 of each channel."""
+        mean, std = (value.to(images.device, dtype)[:, None, None] for value in (self.mean, self.std))
+        images = images.to(dtype) if images.is_floating_point() else images.to(dtype) / 255
+        return (images - mean) / std
+
     @cached_property
     def _statistics(self) -> tuple[Tensor, Tensor]:
         # From counts of the 256 values: exact, and no float copy of the images is made.

@@ -55,6 +55,13 @@ class Run:
     def __repr__(self) -> str:
         return f"{type(self.settings).__name__} {self.settings.key}"
 
+    def result_of(self, settings: Settings) -> "Run":
+        """A finished run that this one builds on, computed first if it is not there yet.
+
+        How an engine uses another's result, for example an attack the model it attacks, without knowing the store.
+        """
+        return run(settings)
+
     @property
     def summary(self) -> dict[str, Any] | None:
         """The results by name; ``None`` while the run is unfinished."""

@@ -23,31 +23,30 @@ average is over exactly the clients that took part. ``reference/monacosfl_settin
 import copy
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pandas as pd
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fssl_core.data.augment import AUGMENTATIONS, augmentation
+from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
-from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.errors import NonFiniteLossError
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
-from fssl_core.federation.clients import BACKENDS, ClientForward, ClientMatrix, divergence, misalignment
+from fssl_core.federation.clients import BACKENDS, ClientMatrix, divergence
 from fssl_core.federation.ledger import Ledger
-from fssl_core.federation.participation import sample_clients
 from fssl_core.models import ARCHITECTURES, build_backbone
 from fssl_core.models.cutting import cut
 from fssl_core.models.heads import GlobalPool, Projector
-from fssl_core.objectives.moco import KeyQueue, info_nce
 from fssl_core.random import generator
 from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.training.split_clients import SplitClients
+from fssl_core.training.split_server import VARIANTS, SplitServer
 
 METHODS = ("MocoSFL", "MonAcoSFL")
 
@@ -62,7 +61,7 @@ class SplitSettings(Settings):
     a factor 1 / clients; a run with few steps may scale the clients' rate up by that number.
     """
 
-    version: ClassVar[int] = 1  # raise when the engine's results change: stored runs are then computed again
+    version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
 
     method: str = "MonAcoSFL"
     seed: int = 1138  # authors' scripts
@@ -78,6 +77,8 @@ class SplitSettings(Settings):
     width: int = 64  # channels of the stem
     norm: str = "group"
     cut_layer: int = 11
+    pretrained_client: Settings | None = None  # a run that made the client part all start from (TAResSFL)
+    freeze_client: bool = False  # the client part is not trained, nor synchronised
     projector_hidden: int = 1024
     projector_dim: int = 1024  # authors' code
     # objective
@@ -86,11 +87,13 @@ class SplitSettings(Settings):
     queue_size: int = 6000
     symmetric: bool = True  # both views are query and key
     # federation
+    variant: str = "SFL-V1"  # one update of the server for all clients together; SFL-V2: one for each
     clients_per_epoch: int | None = None  # None: all
     client_batch: int = 5  # images a client and step, before augmentation
     sync_every: int = 50  # steps; clients are also synchronised at the end of every epoch
     # optimisation
     epochs: int = 200
+    schedule_epochs: int | None = None  # the cosine ends here, where a run stops earlier; None: at the last epoch
     learning_rate: float = 0.06
     client_learning_rate: float | None = None
     momentum: float = 0.9
@@ -110,6 +113,7 @@ class SplitSettings(Settings):
         check_choice("architecture", self.architecture, ARCHITECTURES)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         check_choice("backend", self.backend, BACKENDS)
+        check_choice("variant", self.variant, VARIANTS)
         check_choice("precision", self.precision, ("float32", "bfloat16", "float64"))
         for name in ("clients", "width", "queue_size", "client_batch", "sync_every", "epochs", "knn_k"):
             check_range(name, getattr(self, name), 1)
@@ -122,6 +126,10 @@ class SplitSettings(Settings):
         check_range("knn_temperature", self.knn_temperature, 1e-6)
         if self.clients_per_epoch is not None:
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
+        if self.schedule_epochs is not None:
+            check_range("schedule_epochs", self.schedule_epochs, self.epochs)
+        for name in ("architecture", "width", "norm", "cut_layer") if self.pretrained_client else ():
+            check_choice(f"pretrained_client.{name}", getattr(self.pretrained_client, name), [getattr(self, name)])
 
     @property
     def sampled(self) -> int:
@@ -137,6 +145,60 @@ class SplitSettings(Settings):
         """Indices of the training images that each client holds."""
         return partition(data.train.labels.cpu(), self.clients, self.partition, self.seed)
 
+    def build_model(self, data: Dataset) -> nn.Sequential:
+        """Client part, server part, pooling and projector with their first values, on the images' device."""
+        init = generator(self.seed, "initialise")
+        backbone = build_backbone(
+            self.architecture,
+            width=self.width,
+            norm=self.norm,
+            image_size=data.image_size,
+            channels=data.channels,
+            generator=init,
+        )
+        projector = Projector(backbone.feature_dim, self.projector_hidden, self.projector_dim, generator=init)
+        model = nn.Sequential(*cut(backbone, self.cut_layer), GlobalPool(), projector)
+        return model.to(data.train.images.device, self.dtype)
+
+    def client_model(self, run, data: Dataset) -> nn.Module:
+        """The client part that a finished run left, in evaluation mode: normalised images to activations."""
+        return self._trained_model(run, data)[0]
+
+    def trained_backbone(self, run, data: Dataset) -> nn.Module:
+        """Client part, server part and pooling that a finished run left, in evaluation mode: images to features."""
+        return self._trained_model(run, data)[:-1]
+
+    def _trained_model(self, run, data: Dataset) -> nn.Sequential:
+        model = self.build_model(data)
+        model.load_state_dict(run.tensors("best"))
+        return model.eval().requires_grad_(False)
+
+    # What the two sides of the engine have in common
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and images."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def autocast(self, device: torch.device) -> AbstractContextManager:
+        """The precision of forward passes."""
+        if self.precision == "bfloat16":
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
+
+    def schedule(self, epoch: int) -> float:
+        """Factor of all learning rates after ``epoch`` epochs: one cosine from 1 to 0."""
+        return 0.5 * (1 + math.cos(math.pi * epoch / (self.schedule_epochs or self.epochs)))
+
+    def sgd(self, matrix: ClientMatrix, velocity: ClientMatrix) -> torch.optim.SGD:
+        """SGD of all rows as one fused step on one parameter; ``velocity`` is its momentum buffer."""
+        optimizer = torch.optim.SGD(
+            [matrix.weights], momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+        )
+        if self.momentum > 0:
+            optimizer.state[matrix.weights]["momentum_buffer"] = velocity.weights.detach()
+        return optimizer
+
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Train, evaluate, and leave the tables ``metrics``, ``traffic`` and, on request, ``steps`` and
         ``divergence`` and the tensors ``best`` in the run's folder.
@@ -149,8 +211,8 @@ class SplitSettings(Settings):
             the run's summary: accuracies as fractions.
         """
         keep_freed_memory()
-        device = default_device()
-        trainer = SplitTrainer(self, self.load_data(device), device)
+        client = self.pretrained_client and run.result_of(self.pretrained_client).tensors("client")
+        trainer = SplitTrainer(self, self.load_data(default_device()), client)
         state = run.checkpoint.load()
         if state is not None:
             trainer.load_state_dict(state)
@@ -173,95 +235,34 @@ class SplitTrainer:
 
     Args:
         settings: what to do.
-        data: images on ``device``, normally ``settings.load_data(device)``; labels are used for the partition and the
-            evaluation only.
-        device: where everything lives.
+        data: images, normally ``settings.load_data(device)``; the models live on their device. Labels are used for
+            the partition and the evaluation only.
+        client: state of the client part that all clients start from, in place of the model's first values.
 
     Raises:
         SettingError: the settings do not fit the data, for example a batch larger than a client's share.
     """
 
-    def __init__(self, settings: SplitSettings, data: Dataset, device: torch.device | str = "cpu") -> None:
+    def __init__(self, settings: SplitSettings, data: Dataset, client: dict[str, Tensor] | None = None) -> None:
         self.settings = s = settings
-        self.device = torch.device(device)
-        self.dtype = torch.float64 if s.precision == "float64" else torch.float32
         self.data = data
-        self.mean, self.std = (value.to(self.device, self.dtype) for value in (data.mean, data.std))  # [C]
-        self.parts = s.divide(data)
-        smallest = min(len(part) for part in self.parts)
-        self.steps_per_epoch = smallest // s.client_batch  # an incomplete last batch is left out
-        if self.steps_per_epoch == 0:
-            raise SettingError("client_batch", s.client_batch, f"at most {smallest}, the images of the smallest client")
-        self.augment = augmentation(s.augmentation, data.image_size)
-        self._build_models()
-        self.queue = KeyQueue(s.queue_size, s.projector_dim, device=self.device, dtype=self.dtype)
+        model = s.build_model(data)
+        if client is not None:
+            model[0].load_state_dict(client)
+        self.clients = SplitClients(s, model[0], data)
+        self.server = SplitServer(s, model[1:])
         self.ledger = Ledger(s.clients)
         self.all_clients = torch.arange(s.clients)
-        self.sampled = self.all_clients
-        self._unsampled_gap: Tensor | float | None = None  # kept between synchronisations
         self.epoch = 0  # finished epochs
         self.metrics: list[dict[str, float]] = []
         self.step_log: list[dict[str, float]] = []
         self.divergence_log: list[dict[str, float]] = []
         self.best: dict[str, Any] = {"knn_accuracy": -1.0}
 
-    def _build_models(self) -> None:
-        s = self.settings
-        init = generator(s.seed, "initialise")
-        backbone = build_backbone(
-            s.architecture,
-            width=s.width,
-            norm=s.norm,
-            image_size=self.data.image_size,
-            channels=self.data.channels,
-            generator=init,
-        )
-        client, server = cut(backbone, s.cut_layer)
-        projector = Projector(backbone.feature_dim, s.projector_hidden, s.projector_dim, generator=init)
-        server = nn.Sequential(server, GlobalPool(), projector)
-        client, server = (part.to(self.device, self.dtype) for part in (client, server))
-
-        # Every client has a row in the first matrix of a pair; the second holds those that train in this epoch.
-        # With full participation they are one and the same.
-        self.online, self.active_online = self._all_and_active(client)
-        self.momentum, self.active_momentum = self._all_and_active(client)
-        self.velocity, self.active_velocity = self._all_and_active(client)  # of SGD, kept by each client
-        self.velocity.weights.zero_()
-        self.server_online, self.server_momentum, self.server_velocity = (ClientMatrix(server, 1) for _ in range(3))
-        self.server_velocity.weights.zero_()
-
-        self.active_online.requires_grad_()
-        self.server_online.requires_grad_()
-        self.client_forward = ClientForward(self.active_online, s.backend)
-        self.momentum_forward = ClientForward(self.active_momentum, s.backend)
-        self.server, self.momentum_server = self.server_online.module(), self.server_momentum.module()
-        self.client_optimizer = self._sgd(self.active_online, self.active_velocity)
-        self.server_optimizer = self._sgd(self.server_online, self.server_velocity)
-
-    def _all_and_active(self, client: nn.Module) -> tuple[ClientMatrix, ClientMatrix]:
-        everyone = ClientMatrix(client, self.settings.clients)
-        full = self.settings.sampled == self.settings.clients
-        return everyone, everyone if full else ClientMatrix(client, self.settings.sampled)
-
-    def _sgd(self, matrix: ClientMatrix, velocity: ClientMatrix) -> torch.optim.SGD:
-        """SGD of all clients as one fused step on one parameter; ``velocity`` is its momentum buffer."""
-        s = self.settings
-        optimizer = torch.optim.SGD([matrix.weights], momentum=s.momentum, weight_decay=s.weight_decay, fused=True)
-        if s.momentum > 0:
-            optimizer.state[matrix.weights]["momentum_buffer"] = velocity.weights.detach()
-        return optimizer
-
     @property
-    def _matrices(self) -> dict[str, tuple[ClientMatrix, ClientMatrix]]:
-        return {
-            "online": (self.online, self.active_online),
-            "momentum": (self.momentum, self.active_momentum),
-            "velocity": (self.velocity, self.active_velocity),
-        }
-
-    @property
-    def _server_matrices(self) -> tuple[ClientMatrix, ...]:
-        return self.server_online, self.server_momentum, self.server_velocity
+    def steps_per_epoch(self) -> int:
+        """Steps of the smallest client."""
+        return self.clients.steps_per_epoch
 
     # ---------------------------------------------------------------- one epoch
 
@@ -272,8 +273,7 @@ class SplitTrainer:
             NonFiniteLossError: the loss of a step was NaN or infinite. Nothing of this epoch is kept.
         """
         s = self.settings
-        self._start_epoch()
-        order, draws = self._epoch_randomness()
+        order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
         for step in range(self.steps_per_epoch):
             images = self.data.train.images[order[:, step]]  # [clients, batch, C, H, W]
@@ -289,48 +289,13 @@ class SplitTrainer:
             if due:
                 self.synchronise()
                 if s.log_steps or last:
-                    self._step_rows[-1]["misalignment"] = self._misalignment()
+                    self._step_rows[-1]["misalignment"] = self.clients.misalignment()
         self._end_epoch(torch.stack(losses), torch.stack(accuracies))
 
-    def _start_epoch(self) -> None:
-        s = self.settings
-        self.sampled = sample_clients(s.clients, s.sampled, s.seed, self.epoch)
-        for everyone, active in self._matrices.values():
-            if active is not everyone:
-                active.take(everyone, self.sampled)
-        self._unsampled_gap = None
-        cosine = 0.5 * (1 + math.cos(math.pi * self.epoch / s.epochs))
-        client_rate = s.learning_rate if s.client_learning_rate is None else s.client_learning_rate
-        self.client_optimizer.param_groups[0]["lr"] = client_rate * cosine
-        self.server_optimizer.param_groups[0]["lr"] = s.learning_rate * cosine
-
-    def _park(self) -> None:
-        """Write the clients of this epoch back to their rows."""
-        for everyone, active in self._matrices.values():
-            if active is not everyone:
-                active.put(everyone, self.sampled)
-
-    def _epoch_randomness(self) -> tuple[Tensor, Tensor]:
-        """Which image each client takes at each step, and the numbers that decide its two augmentations.
-
-        Each client has a generator of its own, so that neither the order of clients nor who else takes part
-        changes what a client sees.
-
-        Returns:
-            indices ``[clients, steps, batch]`` on the device, and uniform numbers
-            ``[clients, steps, batch, 2, numbers]`` on the CPU, where the augmentation turns them into decisions.
-        """
-        s = self.settings
-        used = self.steps_per_epoch * s.client_batch
-        order, draws = [], []
-        for client in self.sampled.tolist():
-            part = self.parts[client]
-            order.append(
-                part[torch.randperm(len(part), generator=generator(s.seed, "order", self.epoch, client))[:used]]
-            )
-            draws.append(self.augment.draw(2 * used, generator(s.seed, "augment", self.epoch, client)))
-        shape = (len(order), self.steps_per_epoch, s.client_batch)
-        return torch.stack(order).view(shape).to(self.device), torch.stack(draws).view(*shape, 2, -1)
+    def start_epoch(self) -> tuple[Tensor, Tensor]:
+        """Set the learning rates; returns what :meth:`SplitClients.start_epoch` does."""
+        self.server.start_epoch(self.epoch)
+        return self.clients.start_epoch(self.epoch)
 
     def _check_finite(self, losses: list[Tensor]) -> None:
         """Only at synchronisations: looking at a loss makes the CPU wait for a GPU."""
@@ -344,7 +309,7 @@ class SplitTrainer:
             )
 
     def _end_epoch(self, losses: Tensor, accuracies: Tensor) -> None:
-        self._park()
+        self.clients.end_epoch()
         self.ledger.close_epoch()
         last = {name: float(value) for name, value in self._step_rows[-1].items() if name not in ("step", "synced")}
         if self.settings.log_steps:
@@ -378,86 +343,44 @@ class SplitTrainer:
         Returns:
             the server's loss and contrastive accuracy, as scalars on the device.
         """
-        s, send = self.settings, self.ledger.send
-        self.active_momentum.average_towards_(self.active_online, s.ema_decay)
-        self.server_momentum.average_towards_(self.server_online, s.ema_decay)
-
-        queries, keys = self._views(images, draws)  # each [clients, views * batch, C, H, W]
-        with self._autocast():
-            activations = self.client_forward(queries)  # [clients, views * batch, c, h, w]
-            with torch.no_grad():
-                momentum_activations = self.momentum_forward(keys)
-
-        received = send(activations.detach(), "activations", "up", self.sampled).requires_grad_()
-        received_momentum = send(momentum_activations, "momentum_activations", "up", self.sampled)
-        loss, accuracy = self._server_step(received, received_momentum)
-        gradient = send(received.grad, "gradients", "down", self.sampled)
-
-        activations.backward(gradient)
-        self.client_optimizer.step()
-        self.client_optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
+        send, sampled = self.ledger.send, self.clients.sampled
+        activations, momentum_activations = self.clients.forward(images, draws)
+        received = send(activations, "activations", "up", sampled)
+        if momentum_activations is activations:  # of frozen clients: once is enough
+            received_momentum = received
+        else:
+            received_momentum = send(momentum_activations, "momentum_activations", "up", sampled)
+        gradient, loss, accuracy = self.server.step(received, received_momentum)
+        if not self.settings.freeze_client:
+            self.clients.backward(send(gradient, "gradients", "down", sampled))
         return loss, accuracy
-
-    def _server_step(self, activations: Tensor, momentum_activations: Tensor) -> tuple[Tensor, Tensor]:
-        """SFL-V1: the activations of all clients are one batch and lead to one update."""
-        with self._autocast():
-            queries = self.server(activations.flatten(0, 1))  # [clients * views * batch, D]
-            with torch.no_grad():
-                keys = self.momentum_server(momentum_activations.flatten(0, 1))
-        queries, keys = (F.normalize(output.to(self.dtype), dim=1) for output in (queries, keys))
-        if self.settings.symmetric:  # a query of view 1 belongs to the key of view 2, and the other way round
-            keys = keys.unflatten(0, (len(activations), 2, -1)).flip(1).flatten(0, 2)
-        loss, accuracy = info_nce(queries, keys, self.queue.keys, self.settings.temperature)
-        loss.backward()
-        self.queue.push(keys)
-        self.server_optimizer.step()
-        self.server_optimizer.zero_grad(set_to_none=False)
-        return loss.detach(), accuracy
-
-    def _views(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """What the online and the momentum models see: both views when the loss is symmetric, else one each."""
-        clients, batch, _, numbers = draws.shape
-        both = images[:, None].expand(-1, 2, -1, -1, -1, -1)  # [clients, 2, batch, C, H, W]
-        views = self.augment(both.flatten(0, 2), draws.transpose(1, 2).reshape(-1, numbers))
-        views = self._normalise(views.to(self.dtype)).view(clients, 2, batch, *views.shape[1:])
-        if self.settings.symmetric:
-            both_views = views.flatten(1, 2)
-            return both_views, both_views
-        return views[:, 0], views[:, 1]
-
-    def _normalise(self, images: Tensor) -> Tensor:
-        """Pixels in [0, 1] to mean 0 and deviation 1 of the training set, by channel."""
-        return (images - self.mean[:, None, None]) / self.std[:, None, None]
-
-    def _autocast(self):
-        if self.settings.precision == "bfloat16":
-            return torch.autocast(self.device.type, torch.bfloat16)
-        return nullcontext()
 
     # ---------------------------------------------------------------- synchronisation
 
     def synchronise(self) -> None:
         """Replace the online client models by their average; in MonAcoSFL the momentum models, too."""
-        self._average(self.active_online, self.online, "parameters")
+        if self.settings.freeze_client:
+            return  # all are equal and stay so
+        self._average("online", "parameters")
         if self.settings.method == "MonAcoSFL":  # the difference between the two methods
-            self._average(self.active_momentum, self.momentum, "momentum_parameters")
-        self._unsampled_gap = None
+            self._average("momentum", "momentum_parameters")
 
     @torch.no_grad()
-    def _average(self, active: ClientMatrix, everyone: ClientMatrix, purpose: str) -> None:
+    def _average(self, name: str, purpose: str) -> None:
         """The mean over the clients of this epoch overwrites the model of every client, sampled or not."""
-        for name, block in active.blocks.items():
-            mean = self.ledger.send(block, purpose, "up", self.sampled).mean(0)
-            copies = mean.expand_as(everyone.blocks[name])
-            everyone.blocks[name].copy_(self.ledger.send(copies, purpose, "down", self.all_clients))
-            if active is not everyone:
-                block.copy_(mean.expand_as(block))
+        _, active = self.clients.matrices[name]
+        average = {}
+        for block, values in active.blocks.items():  # [clients, *shape]
+            mean = self.ledger.send(values, purpose, "up", self.clients.sampled).mean(0)
+            copies = mean.expand(len(self.all_clients), *mean.shape)
+            average[block] = self.ledger.send(copies, purpose, "down", self.all_clients)[0]
+        self.clients.receive(name, average)
 
     # ---------------------------------------------------------------- measurements
 
     def _measure(self, step: int, sync: bool) -> None:
         """Log a step before a possible synchronisation: what a synchronisation changes is seen beside it."""
-        gap = self._misalignment()
+        gap = self.clients.misalignment()
         row = {
             "step": self.epoch * self.steps_per_epoch + step + 1,
             "synced": sync,
@@ -466,44 +389,35 @@ class SplitTrainer:
         }
         if sync:
             own, common = self._identifiability()
-            distances = divergence(self.active_online)
+            distances = divergence(self.clients.active_online)
             row |= {"divergence": distances.sum(), "identifiability": own, "identifiability_common": common}
             if self.settings.log_steps:
-                names = list(self.active_online.parameter_blocks)
+                names = list(self.clients.active_online.parameter_blocks)
                 self.divergence_log += [
                     {"step": row["step"], "layer": name, "divergence": float(distance)}
                     for name, distance in zip(names, distances.tolist(), strict=True)
                 ]
         self._step_rows.append(row)
 
-    def _misalignment(self) -> Tensor:
-        """Mean absolute difference of online and momentum parameters over ALL clients (MonAcoSFL, Eq. 2)."""
-        if self._unsampled_gap is None:  # the share of clients that do not take part changes at synchronisations only
-            others = self.all_clients[~torch.isin(self.all_clients, self.sampled)]
-            self._unsampled_gap = misalignment(self.online, self.momentum, others) if len(others) else 0.0
-        total = misalignment(self.active_online, self.active_momentum) + self._unsampled_gap
-        return total / (self.online.clients * self.online.parameters)
-
-    def _identifiability(self, images_per_client: int = 32) -> tuple[float, float]:
+    def _identifiability(self) -> tuple[float, float]:
         """Does a momentum key give away its client, through the clients' own models and through a common one?"""
-        if len(self.sampled) == 1:
+        clients = self.clients
+        if len(clients.sampled) == 1:
             return math.nan, math.nan
-        parts = [self.parts[client] for client in self.sampled.tolist()]
-        count = min(images_per_client, *map(len, parts))
-        images = torch.stack([self.data.train.images[part[:count]] for part in parts])  # [clients, count, C, H, W]
-        images = self._normalise(images.to(self.dtype) / 255)
-        return own_and_common_identifiability(self.active_momentum, self.momentum_forward, self.momentum_server, images)
+        return own_and_common_identifiability(
+            clients.active_momentum, clients.momentum_forward, self.server.momentum_model, clients.some_images(32)
+        )
 
     # ---------------------------------------------------------------- evaluation
 
     def global_model(self) -> nn.Sequential:
         """The model that all clients share after an epoch: client part, server part, pooling, projector; a copy."""
-        return copy.deepcopy(nn.Sequential(self.online.row_module(0), *self.server))
+        return copy.deepcopy(nn.Sequential(self.clients.online.row_module(0), *self.server.model))
 
     def validate(self) -> float:
         """kNN accuracy of the model that all clients share, on the validation share of the test set."""
         s = self.settings
-        with self._autocast():
+        with s.autocast(self.data.train.images.device):
             return validation_accuracy(
                 self.global_model(),
                 self.data,
@@ -526,6 +440,7 @@ class SplitTrainer:
             "best_epoch": self.best["epoch"],
             **last,
             "steps": self.epoch * self.steps_per_epoch,
+            "server_updates_per_step": self.server.steps / self.steps_per_epoch,  # of the last epoch
             "bytes_per_client_epoch": traffic.mean().item(),
             "images_between_syncs": min(s.sync_every, self.steps_per_epoch) * s.client_batch,
             "training_images": len(self.data.train),
@@ -534,7 +449,7 @@ class SplitTrainer:
         if s.probe_epochs:
             model = self.global_model()
             model.load_state_dict(self.best["model"])
-            with self._autocast():
+            with s.autocast(self.data.train.images.device):
                 result["linear_probe_accuracy"] = probe_accuracy(
                     model[:-1], self.data, epochs=s.probe_epochs, seed=s.seed
                 )  # without the projector
@@ -553,9 +468,8 @@ class SplitTrainer:
         """Everything that the next epoch depends on. Random numbers are a function of the epoch and need no state."""
         return {
             "epoch": self.epoch,
-            "clients": {name: everyone.all_rows() for name, (everyone, _) in self._matrices.items()},
-            "server": [matrix.all_rows() for matrix in self._server_matrices],
-            "queue": self.queue.state_dict(),
+            "clients": self.clients.state_dict(),
+            "server": self.server.state_dict(),
             "ledger": self.ledger.epochs,
             "metrics": self.metrics,
             "step_log": self.step_log,
@@ -566,11 +480,8 @@ class SplitTrainer:
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken."""
-        for name, (everyone, _) in self._matrices.items():
-            everyone.load_all_rows(state["clients"][name])
-        for matrix, rows in zip(self._server_matrices, state["server"], strict=True):
-            matrix.load_all_rows(rows)
-        self.queue.load_state_dict(state["queue"])
+        self.clients.load_state_dict(state["clients"])
+        self.server.load_state_dict(state["server"])
         self.epoch, self.best = state["epoch"], state["best"]
         self.ledger.epochs, self.metrics = state["ledger"], state["metrics"]
         self.step_log, self.divergence_log = state["step_log"], state["divergence_log"]

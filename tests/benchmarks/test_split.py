@@ -68,10 +68,9 @@ def engine(clients: int, batch: int, cut_layer: int) -> tuple[SplitTrainer, Tens
     pixels = torch.randint(0, 256, (clients * batch, 3, 32, 32), generator=generator(0, "images")).to(torch.uint8)
     images = ImageSet(pixels, torch.arange(len(pixels)) % 10)
     trainer = SplitTrainer(settings, Dataset("noise", images, images, tuple("0123456789"), official=False))
-    trainer._start_epoch()
-    order, draws = trainer._epoch_randomness()
+    order, draws = trainer.start_epoch()
     keys = torch.randn(settings.queue_size, settings.projector_dim, generator=generator(0, "keys"))
-    trainer.queue.push(F.normalize(keys, dim=1))
+    trainer.server.queue.push(F.normalize(keys, dim=1))
     return trainer, trainer.data.train.images[order[:, 0]], draws[:, 0]
 
 
@@ -79,10 +78,10 @@ class PlainLoop(PlainSplit):
     """The oracle of the tests with the engine's queue and loss in place of its loops over keys."""
 
     def __init__(self, trainer: SplitTrainer, *, reference_layers: bool) -> None:
-        client, server = trainer.online.row_modules()[0], trainer.server_online.module()
+        client, server = trainer.clients.online.row_modules()[0], trainer.server.online.module()
         super().__init__(client, server, trainer.settings.clients, trainer.settings)
         self.queue = KeyQueue(trainer.settings.queue_size, trainer.settings.projector_dim)
-        self.queue.push(trainer.queue.keys)
+        self.queue.push(trainer.server.queue.keys)
         if reference_layers:
             for model in (*self.online, *self.momentum, self.server, self.momentum_server):
                 use_reference_convolution(model)
@@ -133,12 +132,12 @@ def test_a_step_against_the_plain_loop():
         dense, dense_images, dense_draws = engine(1, clients * batch, cut_layer)
         plain = PlainLoop(trainer, reference_layers=True)
         plain_ours = PlainLoop(trainer, reference_layers=False)
-        views, everyone = trainer._views(images, draws), range(clients)
+        views, everyone = trainer.clients.views(images, draws), range(clients)
 
         ours, views_ours, views_plain, given_views, our_layers, one_model = milliseconds(
             partial(trainer.step, images, draws),
-            partial(trainer._views, images, draws),
-            partial(client_by_client, trainer._views, images, draws),
+            partial(trainer.clients.views, images, draws),
+            partial(client_by_client, trainer.clients.views, images, draws),
             partial(plain.step, *views, everyone),
             partial(plain_ours.step, *views, everyone),
             partial(dense.step, dense_images, dense_draws),
@@ -167,7 +166,7 @@ def test_the_client_part_against_one_dense_model():
         sides = []
         for clients in (100, 1):
             trainer, images, draws = engine(clients, 100 // clients, cut_layer)
-            sides.append(partial(client_part, trainer, *trainer._views(images, draws)))
+            sides.append(partial(client_part, trainer, *trainer.clients.views(images, draws)))
         federation, one_model = milliseconds(*sides, repeats=9)
         print(f"{cut_layer:3} | {federation:14.0f} {one_model:9.0f} |  {federation / one_model:.2f}  {bar:.2f}")
         if federation > bar * one_model:
@@ -177,13 +176,13 @@ def test_the_client_part_against_one_dense_model():
 
 def client_part(trainer: SplitTrainer, queries: Tensor, keys: Tensor) -> None:
     """What :meth:`SplitTrainer.step` does on the clients."""
-    trainer.active_momentum.average_towards_(trainer.active_online, trainer.settings.ema_decay)
-    activations = trainer.client_forward(queries)
+    trainer.clients.active_momentum.average_towards_(trainer.clients.active_online, trainer.settings.ema_decay)
+    activations = trainer.clients.online_forward(queries)
     with torch.no_grad():
-        trainer.momentum_forward(keys)
+        trainer.clients.momentum_forward(keys)
     activations.backward(torch.full_like(activations, 1e-4))
-    trainer.client_optimizer.step()
-    trainer.client_optimizer.zero_grad(set_to_none=False)
+    trainer.clients.optimizer.step()
+    trainer.clients.optimizer.zero_grad(set_to_none=False)
 
 
 @pytest.mark.parametrize(("clients", "batch", "cut_layer"), [(100, 1, 13), (20, 5, 7), (5, 20, 7)])
@@ -191,12 +190,12 @@ def test_both_sides_compute_the_same(clients, batch, cut_layer):
     """Up to float32, in which a ReLU may flip; in float64 they agree to 1e-10 (tests/training/test_split.py)."""
     trainer, images, draws = engine(clients, batch, cut_layer)
     plain, reference = (PlainLoop(trainer, reference_layers=value) for value in (False, True))
-    views, start = trainer._views(images, draws), flat_state(trainer.online.state_dict(0))
+    views, start = trainer.clients.views(images, draws), flat_state(trainer.clients.online.state_dict(0))
     for _ in range(2):
         loss = trainer.step(images, draws)[0].item()
         assert plain.step(*views, range(clients)) == pytest.approx(loss, abs=1e-3)
         assert reference.step(*views, range(clients)) == pytest.approx(loss, abs=1e-3)
-    end, other = flat_state(trainer.online.state_dict(0)), flat_state(plain.online[0].state_dict())
+    end, other = flat_state(trainer.clients.online.state_dict(0)), flat_state(plain.online[0].state_dict())
     assert (end - other).norm() < 0.05 * (end - start).norm()
 
 

@@ -75,7 +75,7 @@ def test_a_diverging_run_says_so_and_keeps_its_checkpoint(monkeypatch):
 
     def diverging(trainer):
         if trainer.epoch == 1:
-            trainer.server_online.weights.data[0] = float("inf")
+            trainer.server.online.weights.data[0] = float("inf")
         train(trainer)
 
     monkeypatch.setattr(SplitTrainer, "train_epoch", diverging)

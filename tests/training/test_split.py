@@ -11,6 +11,7 @@ from fssl_core.data.datasets import Dataset, ImageSet, load_dataset
 from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.models import build_backbone
+from fssl_core.random import generator
 from fssl_core.training.split import SplitSettings, SplitTrainer
 from tests.training.plain_split import PlainSplit
 
@@ -58,8 +59,14 @@ def trained(settings: SplitSettings, epochs: int | None = None) -> SplitTrainer:
 
 
 def assert_same_state(first: SplitTrainer, second: SplitTrainer, tolerance: float = 0.0) -> None:
-    for name, value in (("online", first.online), ("momentum", first.momentum), ("server", first.server_online)):
-        other = {"online": second.online, "momentum": second.momentum, "server": second.server_online}[name]
+    for name, value in (
+        ("online", first.clients.online),
+        ("momentum", first.clients.momentum),
+        ("server", first.server.online),
+    ):
+        other = {"online": second.clients.online, "momentum": second.clients.momentum, "server": second.server.online}[
+            name
+        ]
         difference = max((block - other.blocks[key]).abs().max().item() for key, block in value.blocks.items())
         assert difference <= tolerance, f"{name} differs by {difference}"
 
@@ -77,19 +84,18 @@ def test_engine_equals_the_plain_loop(method, norm, architecture, cut_layer, sam
     )
     for backend in ("stacked", "loop"):
         engine = SplitTrainer(settings.changed(backend=backend), tiny_data())
-        plain = PlainSplit(engine.online.row_modules()[0], engine.server_online.module(), 4, settings)
+        plain = PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
         compare_steps(engine, plain)
 
 
 def compare_steps(engine: SplitTrainer, plain: PlainSplit) -> None:
     """Two epochs of four steps, step by step, then all weights."""
     for _ in range(2):
-        engine._start_epoch()
+        order, draws = engine.start_epoch()
         for optimizer in plain.optimizers:
-            optimizer.param_groups[0]["lr"] = engine.client_optimizer.param_groups[0]["lr"]
-        plain.server_optimizer.param_groups[0]["lr"] = engine.server_optimizer.param_groups[0]["lr"]
-        order, draws = engine._epoch_randomness()
-        sampled = engine.sampled.tolist()
+            optimizer.param_groups[0]["lr"] = engine.clients.optimizer.param_groups[0]["lr"]
+        plain.server_optimizer.param_groups[0]["lr"] = engine.server.optimizer.param_groups[0]["lr"]
+        sampled = engine.clients.sampled.tolist()
         assert engine.steps_per_epoch == 4
         for step in range(4):
             images = engine.data.train.images[order[:, step]]
@@ -99,9 +105,9 @@ def compare_steps(engine: SplitTrainer, plain: PlainSplit) -> None:
             if step % 2:
                 engine.synchronise()
                 plain.synchronise(sampled)
-        engine._park()
+        engine.clients.end_epoch()
         engine.epoch += 1
-    matrices = {"online": engine.online, "momentum": engine.momentum}
+    matrices = {"online": engine.clients.online, "momentum": engine.clients.momentum}
     for name, models in {"online": plain.online, "momentum": plain.momentum}.items():
         for client, model in enumerate(models):
             ours = matrices[name].state_dict(client)
@@ -110,12 +116,12 @@ def compare_steps(engine: SplitTrainer, plain: PlainSplit) -> None:
                     ours[key], value, rtol=0, atol=1e-10, msg=lambda m, n=name, k=key: f"{n} {k}: {m}"
                 )
     for key, value in plain.server.state_dict().items():
-        torch.testing.assert_close(engine.server.state_dict()[key], value, rtol=0, atol=1e-10)
+        torch.testing.assert_close(engine.server.model.state_dict()[key], value, rtol=0, atol=1e-10)
 
 
 def views_of_each_client(engine, images, draws):
     """The two views, client by client."""
-    first, second = engine._views(images, draws)
+    first, second = engine.clients.views(images, draws)
     batch = images.shape[1]
     return first[:, :batch], second[:, -batch:]
 
@@ -123,20 +129,21 @@ def views_of_each_client(engine, images, draws):
 def test_asymmetric_loss_equals_the_plain_loop():
     settings = tiny(symmetric=False, backend="stacked")
     engine = SplitTrainer(settings, tiny_data())
-    compare_steps(engine, PlainSplit(engine.online.row_modules()[0], engine.server_online.module(), 4, settings))
+    compare_steps(
+        engine, PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
+    )
 
 
 def test_one_client_with_the_whole_backbone_is_ordinary_moco():
     """No client, no server, no synchronisation: MoCo as in its paper, on one model."""
     settings = tiny(clients=1, cut_layer=9, client_batch=6)
     engine = SplitTrainer(settings, tiny_data())
-    model = torch.nn.Sequential(engine.online.row_modules()[0], *engine.server_online.module())
+    model = torch.nn.Sequential(engine.clients.online.row_modules()[0], *engine.server.online.module())
     target = [p.detach().clone() for p in model.parameters()]
     model, shadow = copy.deepcopy(model), copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     queue = torch.zeros(0, 8, dtype=torch.float64)
-    engine._start_epoch()
-    order, draws = engine._epoch_randomness()
+    order, draws = engine.start_epoch()
     for step in range(engine.steps_per_epoch):
         images = engine.data.train.images[order[:, step]]
         (first,), (second,) = views_of_each_client(engine, images, draws[:, step])
@@ -166,9 +173,8 @@ def test_synchronising_every_step_is_one_dense_model(sync_every, equal):
     settings = tiny(weight_decay=0.0, client_learning_rate=0.4, backend="stacked", queue_size=1000)
     clients = SplitTrainer(settings, tiny_data())
     dense = SplitTrainer(settings.changed(clients=1, client_batch=12, client_learning_rate=0.1), tiny_data())
-    clients._start_epoch()
-    dense._start_epoch()
-    order, draws = clients._epoch_randomness()
+    order, draws = clients.start_epoch()
+    dense.start_epoch()
     for step in range(4):
         images = clients.data.train.images[order[:, step]]
         clients.step(images, draws[:, step])
@@ -177,8 +183,8 @@ def test_synchronising_every_step_is_one_dense_model(sync_every, equal):
         # The dense model's batch in the same order of views and images: all first views, then all second views.
         dense.step(images.flatten(0, 1)[None], draws[:, step].flatten(0, 1)[None])
     difference = max(
-        (value - dense.online.state_dict()[name]).abs().max().item()
-        for name, value in clients.online.state_dict().items()
+        (value - dense.clients.online.state_dict()[name]).abs().max().item()
+        for name, value in clients.clients.online.state_dict().items()
     )
     assert (difference < 1e-12) is equal, difference
 
@@ -190,30 +196,33 @@ def test_synchronising_every_step_is_one_dense_model(sync_every, equal):
 def test_mean_of_momentum_models_is_the_moving_average_of_the_mean(method):
     """MonAcoSFL, Section 4.2. It holds for the mean in both methods when everyone takes part."""
     trainer = SplitTrainer(tiny(method=method), tiny_data())
-    trainer._start_epoch()
-    order, draws = trainer._epoch_randomness()
-    expected = trainer.online.state_dict()
+    order, draws = trainer.start_epoch()
+    expected = trainer.clients.online.state_dict()
     for step in range(trainer.steps_per_epoch):
-        online = trainer.online.state_dict()
+        online = trainer.clients.online.state_dict()
         expected = {name: 0.99 * value + 0.01 * online[name] for name, value in expected.items()}
         trainer.step(trainer.data.train.images[order[:, step]], draws[:, step])
         if step % 2:
             trainer.synchronise()
-        for name, value in trainer.momentum.state_dict().items():
+        for name, value in trainer.clients.momentum.state_dict().items():
             torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
 def test_unsampled_clients_get_online_models_always_and_momentum_models_in_monacosfl(method):
     trainer = trained(tiny(method=method, clients_per_epoch=2), epochs=1)
-    absent = [client for client in range(4) if client not in trainer.sampled.tolist()]
+    absent = [client for client in range(4) if client not in trainer.clients.sampled.tolist()]
     fresh = SplitTrainer(trainer.settings, tiny_data())
     for client in absent:
-        online, momentum = trainer.online.state_dict(client), trainer.momentum.state_dict(client)
-        present = int(trainer.sampled[0])
-        assert all(torch.equal(value, trainer.online.state_dict(present)[name]) for name, value in online.items())
-        follows = all(torch.equal(value, trainer.momentum.state_dict(present)[n]) for n, value in momentum.items())
-        stays = all(torch.equal(value, fresh.momentum.state_dict(client)[n]) for n, value in momentum.items())
+        online, momentum = trainer.clients.online.state_dict(client), trainer.clients.momentum.state_dict(client)
+        present = int(trainer.clients.sampled[0])
+        assert all(
+            torch.equal(value, trainer.clients.online.state_dict(present)[name]) for name, value in online.items()
+        )
+        follows = all(
+            torch.equal(value, trainer.clients.momentum.state_dict(present)[n]) for n, value in momentum.items()
+        )
+        stays = all(torch.equal(value, fresh.clients.momentum.state_dict(client)[n]) for n, value in momentum.items())
         assert (follows, stays) == ((True, False) if method == "MonAcoSFL" else (False, True))
 
 
@@ -236,8 +245,8 @@ def test_misalignment_counts_all_clients():
     trainer = trained(tiny(method="MocoSFL", clients_per_epoch=2), epochs=2)
     total, numbers = 0.0, 0
     for client in range(4):
-        online, momentum = trainer.online.state_dict(client), trainer.momentum.state_dict(client)
-        for name in trainer.online.parameter_blocks:
+        online, momentum = trainer.clients.online.state_dict(client), trainer.clients.momentum.state_dict(client)
+        for name in trainer.clients.online.parameter_blocks:
             total += (online[name] - momentum[name]).abs().sum().item()
             numbers += online[name].numel()
     assert trainer.metrics[-1]["misalignment"] == pytest.approx(total / numbers)
@@ -251,12 +260,107 @@ def test_a_single_client_trains_and_cannot_be_told_from_others():
 
 def test_the_global_model_is_a_copy():
     trainer = trained(tiny(), epochs=1)
-    before = trainer.server_online.weights.clone()
+    before = trainer.server.online.weights.clone()
     trainer.summary()
     with torch.no_grad():
         for parameter in trainer.global_model().parameters():
             parameter.zero_()
-    assert torch.equal(trainer.server_online.weights, before)
+    assert torch.equal(trainer.server.online.weights, before)
+
+
+# ---------------------------------------------------------------- SFL-V1 and SFL-V2
+
+
+@pytest.mark.parametrize(("variant", "updates"), [("SFL-V1", 1), ("SFL-V2", 4)])
+def test_the_server_updates_once_a_step_or_once_for_each_client(variant, updates):
+    trainer = SplitTrainer(tiny(variant=variant), tiny_data())
+    order, draws = trainer.start_epoch()
+    weights = [trainer.server.online.weights.clone()]
+    count, optimizer_step = 0, trainer.server.optimizer.step
+
+    def counted_step():
+        nonlocal count
+        count += 1
+        optimizer_step()
+
+    trainer.server.optimizer.step = counted_step
+    for step in range(2):
+        trainer.step(trainer.data.train.images[order[:, step]], draws[:, step])
+        assert count == trainer.server.steps == updates * (step + 1)
+    assert not torch.equal(weights[0], trainer.server.online.weights)
+    trainer = trained(tiny(variant=variant))
+    assert trainer.summary()["server_updates_per_step"] == updates
+
+
+def test_sfl_v2_equals_a_loop_over_clients_in_their_turns():
+    settings = tiny(variant="SFL-V2")
+    trainer, oracle = (SplitTrainer(settings, tiny_data()) for _ in range(2))
+    order, draws = trainer.start_epoch()
+    oracle.start_epoch()
+    images = trainer.data.train.images[order[:, 0]]
+    activations, momentum_activations = trainer.clients.forward(images, draws[:, 0])
+    gradient, loss, _ = trainer.server.step(activations, momentum_activations)
+    turns = torch.randperm(4, generator=generator(0, "turns", 0, 0)).tolist()
+    assert turns != sorted(turns)
+    one_batch = oracle.server.settings.changed(variant="SFL-V1")
+    oracle.server.settings = one_batch
+    losses = []
+    for client in turns:
+        ours, value, _ = oracle.server.step(activations[[client]], momentum_activations[[client]])
+        torch.testing.assert_close(gradient[[client]], ours, rtol=0, atol=0)
+        losses.append(value.item())
+    assert loss.item() == pytest.approx(sum(losses) / 4, abs=1e-12)
+    assert torch.equal(trainer.server.online.weights, oracle.server.online.weights)
+
+
+# ---------------------------------------------------------------- schedule, frozen and pre-trained clients
+
+
+def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one():
+    short, long = trained(tiny(schedule_epochs=4)), trained(tiny(epochs=4), epochs=2)
+    assert_same_state(short, long)
+    assert_differs(short, trained(tiny()))
+
+
+def assert_differs(first: SplitTrainer, second: SplitTrainer) -> None:
+    with pytest.raises(AssertionError, match="differs by"):
+        assert_same_state(first, second)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric):
+    settings = tiny(freeze_client=True, symmetric=symmetric, precision="float32", clients_per_epoch=2)
+    client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict()
+    trainer = SplitTrainer(settings, tiny_data(), client)
+    trainer.train_epoch()
+    for matrix in (trainer.clients.online, trainer.clients.momentum):
+        assert all(torch.equal(value, client[name].expand_as(value)) for name, value in matrix.blocks.items())
+    trained_settings = settings.changed(freeze_client=False)
+    other = SplitTrainer(trained_settings, tiny_data(), client)
+    other.train_epoch()
+    ours, theirs = (t.ledger.table().drop(columns=["epoch", "client"]).sum() for t in (trainer, other))
+    assert ours.activations_up == theirs.activations_up > 0
+    sent = {name for name, count in ours.items() if count}
+    assert sent == ({"activations_up"} if symmetric else {"activations_up", "momentum_activations_up"})
+    backbone = build_backbone("resnet10", width=8, image_size=8, channels=1)
+    expected = engine_traffic(
+        backbone, 3, images=12, syncs=2, momentum_sync=True, symmetric=symmetric, freeze_client=True
+    )
+    counted = trainer.ledger.table().set_index("client").loc[int(trainer.clients.sampled[0])]
+    assert {f"{record.purpose}_{record.direction}": record.bytes for record in expected} == {
+        name: counted[name] for name in sent
+    }
+
+
+def test_frozen_clients_train_the_server_as_ordinary_training_would():
+    """With one client and the whole backbone trained on the server, freezing an identity changes nothing there."""
+    settings = tiny(freeze_client=True, clients=4)
+    trainer = SplitTrainer(settings, tiny_data())
+    slow = SplitTrainer(settings.changed(freeze_client=False, client_learning_rate=0.0), tiny_data())
+    for engine in (trainer, slow):
+        engine.train_epoch()
+    torch.testing.assert_close(trainer.server.online.weights, slow.server.online.weights, rtol=0, atol=1e-12)
+    assert trainer.metrics[-1]["misalignment"] == 0
 
 
 # ---------------------------------------------------------------- costs
@@ -287,7 +391,7 @@ def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, precision)
                 syncs=2,  # after step 3 and at the end of an epoch of 4 steps
                 momentum_sync=method == "MonAcoSFL",
                 symmetric=symmetric,
-                sampled=client in trainer.sampled.tolist(),
+                sampled=client in trainer.clients.sampled.tolist(),
                 bytes_per_value=8 if precision == "float64" else 4,
             )
             counted = {column: value for column, value in table.loc[client].items() if value}
@@ -323,16 +427,16 @@ def test_interrupted_and_resumed_equals_uninterrupted(sampled, stop, tmp_path):
 
 
 def test_order_of_clients_does_not_matter(monkeypatch):
-    from fssl_core.training import split
+    from fssl_core.training import split_clients
 
     settings = tiny(backend="stacked", queue_size=1000)
     forward = trained(settings)
-    draw = split.sample_clients
-    monkeypatch.setattr(split, "sample_clients", lambda *args: draw(*args).flip(0))
+    draw = split_clients.sample_clients
+    monkeypatch.setattr(split_clients, "sample_clients", lambda *args: draw(*args).flip(0))
     trainer = SplitTrainer(settings, tiny_data())
     trainer.train_epoch()
     trainer.train_epoch()
-    assert trainer.sampled.tolist() == [3, 2, 1, 0]
+    assert trainer.clients.sampled.tolist() == [3, 2, 1, 0]
     assert [row["loss"] for row in trainer.metrics] == pytest.approx(
         [row["loss"] for row in forward.metrics], abs=1e-10
     )
@@ -355,7 +459,7 @@ def test_summary_and_tables():
         "metrics": 2,
         "traffic": 8,
         "steps": 8,
-        "divergence": 4 * len(trainer.online.parameter_blocks),
+        "divergence": 4 * len(trainer.clients.online.parameter_blocks),
     }
     total = tables["divergence"].groupby("step").divergence.sum()
     steps = tables["steps"].set_index("step")
@@ -385,7 +489,7 @@ def test_training_on_real_images_improves_the_representation():
 
 def test_bfloat16_keeps_float32_weights_and_halves_activation_bytes():
     trainer = trained(tiny(precision="bfloat16"), epochs=1)
-    assert {block.dtype for block in trainer.online.blocks.values()} == {torch.float32}
+    assert {block.dtype for block in trainer.clients.online.blocks.values()} == {torch.float32}
     single = trained(tiny(precision="float32"), epochs=1)
     halves = trainer.ledger.table(), single.ledger.table()
     assert 2 * halves[0].activations_up.sum() == halves[1].activations_up.sum()
@@ -398,12 +502,12 @@ def test_cuda_in_bfloat16_repeats_itself(sampled):
     settings = tiny(precision="bfloat16", clients_per_epoch=sampled)
     data = tiny_data()
     data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
-    runs = [SplitTrainer(settings, data, "cuda") for _ in range(2)]
+    runs = [SplitTrainer(settings, data) for _ in range(2)]
     with repeatable_kernels():
         for run in runs:
             run.train_epoch()
     assert_same_state(*runs)
-    assert {block.dtype for block in runs[0].online.blocks.values()} == {torch.float32}
+    assert {block.dtype for block in runs[0].clients.online.blocks.values()} == {torch.float32}
 
 
 @pytest.mark.gpu
@@ -411,7 +515,7 @@ def test_cuda_equals_cpu():
     cpu = trained(tiny(), epochs=1)
     data = tiny_data()
     data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
-    gpu = SplitTrainer(tiny(), data, "cuda")
+    gpu = SplitTrainer(tiny(), data)
     gpu.train_epoch()
     assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-8)
 
@@ -433,6 +537,9 @@ def test_cuda_equals_cpu():
         ({"learning_rate": float("nan")}, "learning_rate=nan"),
         ({"precision": "float16"}, "precision='float16'"),
         ({"backend": "vmap"}, "backend='vmap'"),
+        ({"variant": "SFL-V3"}, "variant='SFL-V3' .*SFL-V1, SFL-V2"),
+        ({"schedule_epochs": 1}, "schedule_epochs=1 .*at least 2"),
+        ({"pretrained_client": tiny(cut_layer=5)}, "pretrained_client.cut_layer=5 .*one of 3"),
         ({"dataset_name": "x"}, "dataset_name"),
     ],
 )
@@ -446,7 +553,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_epoch_before(
     trainer.train_epoch()
     state = {name: value.clone() for name, value in trainer.state_dict()["clients"]["online"].items()}
     with torch.no_grad():
-        trainer.server_online.weights[0] = float("nan")
+        trainer.server.online.weights[0] = float("nan")
     with pytest.raises(NonFiniteLossError, match="loss is nan at step 1 of epoch 2; the checkpoint of epoch 1 is kept"):
         trainer.train_epoch()
     assert trainer.epoch == 1

@@ -1,0 +1,201 @@
+"""The clients' side of split federated contrastive learning: what a device holds and does.
+
+A client holds the first layers of the network, online and momentum, its own images, and an optimiser. The engine
+(:mod:`fssl_core.training.split`) has all clients in one object; over a network each process has one with a single
+member (:mod:`fssl_core.network`).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from fssl_core.data.augment import augmentation
+from fssl_core.data.datasets import Dataset
+from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientForward, ClientMatrix, misalignment
+from fssl_core.federation.participation import sample_clients
+from fssl_core.random import generator
+
+if TYPE_CHECKING:
+    from fssl_core.training.split import SplitSettings
+
+
+class SplitClients:
+    """Client models with their images and optimiser.
+
+    Every member has a row in the matrices ``online``, ``momentum`` and ``velocity``; the ``active_`` ones hold those
+    that train in this epoch. With full participation they are one and the same.
+
+    Args:
+        settings: of the run.
+        client: the first layers with their first values, on the device; copied.
+        data: images on the same device.
+        members: the clients simulated here; None for all.
+
+    Raises:
+        SettingError: ``client_batch`` is larger than the share of the smallest client.
+    """
+
+    def __init__(
+        self, settings: "SplitSettings", client: nn.Module, data: Dataset, members: Sequence[int] | None = None
+    ) -> None:
+        self.settings = s = settings
+        self.data = data
+        self.parts = s.divide(data)  # of all clients
+        smallest = min(len(part) for part in self.parts)
+        self.steps_per_epoch = smallest // s.client_batch  # an incomplete last batch is left out
+        if self.steps_per_epoch == 0:
+            raise SettingError("client_batch", s.client_batch, f"at most {smallest}, the images of the smallest client")
+        self.augment = augmentation(s.augmentation, data.image_size)
+        self.members = torch.arange(s.clients) if members is None else torch.as_tensor(members)
+        count = len(self.members) if s.sampled == s.clients or members is not None else s.sampled
+        self.online, self.active_online = self._all_and_active(client, count)
+        self.momentum, self.active_momentum = self._all_and_active(client, count)
+        self.velocity, self.active_velocity = self._all_and_active(client, count)  # of SGD, kept by each client
+        self.velocity.weights.zero_()
+        if not s.freeze_client:
+            self.active_online.requires_grad_()
+        self.online_forward = ClientForward(self.active_online, s.backend)
+        self.momentum_forward = ClientForward(self.active_momentum, s.backend)
+        self.optimizer = s.sgd(self.active_online, self.active_velocity)
+        self.sampled = self.members  # those that train in this epoch, and their rows
+        self._rows = torch.arange(len(self.members))
+        self._unsampled_gap: Tensor | float | None = None  # kept between synchronisations
+
+    def _all_and_active(self, client: nn.Module, active: int) -> tuple[ClientMatrix, ClientMatrix]:
+        everyone = ClientMatrix(client, len(self.members))
+        return everyone, everyone if active == len(self.members) else ClientMatrix(client, active)
+
+    @property
+    def matrices(self) -> dict[str, tuple[ClientMatrix, ClientMatrix]]:
+        """By name, the matrix of all members and of those that train in this epoch."""
+        return {
+            "online": (self.online, self.active_online),
+            "momentum": (self.momentum, self.active_momentum),
+            "velocity": (self.velocity, self.active_velocity),
+        }
+
+    # ---------------------------------------------------------------- an epoch
+
+    def start_epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Draw who takes part, and what they see.
+
+        Each client has a generator of its own, so that neither the order of clients nor who else takes part
+        changes what a client sees.
+
+        Args:
+            epoch: number of finished epochs.
+
+        Returns:
+            indices of the images that each client takes at each step, ``[clients, steps, batch]`` on the device, and
+            the uniform numbers that decide their two augmentations, ``[clients, steps, batch, 2, numbers]`` on the
+            CPU, where the augmentation turns them into decisions.
+        """
+        s = self.settings
+        everyone = sample_clients(s.clients, s.sampled, s.seed, epoch)
+        self.sampled = everyone[torch.isin(everyone, self.members)]
+        self._rows = torch.searchsorted(self.members, self.sampled)
+        for all_rows, active in self.matrices.values():
+            if active is not all_rows:
+                active.take(all_rows, self._rows)
+        self._unsampled_gap = None
+        rate = s.learning_rate if s.client_learning_rate is None else s.client_learning_rate
+        self.optimizer.param_groups[0]["lr"] = rate * s.schedule(epoch)
+
+        used = self.steps_per_epoch * s.client_batch
+        order, draws = [], []
+        for client in self.sampled.tolist():
+            part = self.parts[client]
+            order.append(part[torch.randperm(len(part), generator=generator(s.seed, "order", epoch, client))[:used]])
+            draws.append(self.augment.draw(2 * used, generator(s.seed, "augment", epoch, client)))
+        shape = (len(order), self.steps_per_epoch, s.client_batch)
+        device = self.data.train.images.device
+        return torch.stack(order).view(shape).to(device), torch.stack(draws).view(*shape, 2, -1)
+
+    def end_epoch(self) -> None:
+        """Write the clients of this epoch back to their rows."""
+        for all_rows, active in self.matrices.values():
+            if active is not all_rows:
+                active.put(all_rows, self._rows)
+
+    # ---------------------------------------------------------------- a step
+
+    def forward(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Move the momentum models, augment twice, run both models.
+
+        Args:
+            images: uint8, ``[clients, batch, channels, height, width]``.
+            draws: uniform numbers of the augmentation, ``[clients, batch, 2, numbers]``.
+
+        Returns:
+            activations of the online and of the momentum models, each ``[clients, views * batch, c, h, w]``: what the
+            clients send. Of a frozen client with a symmetric loss both are the same tensor.
+        """
+        s = self.settings
+        queries, keys = self.views(images, draws)  # each [clients, views * batch, C, H, W]
+        if not s.freeze_client:
+            self.active_momentum.average_towards_(self.active_online, s.ema_decay)
+        with s.autocast(self.data.train.images.device):
+            self._activations = self.online_forward(queries)
+            if s.freeze_client and keys is queries:
+                return self._activations, self._activations
+            with torch.no_grad():
+                momentum_activations = self.momentum_forward(keys)
+        return self._activations.detach(), momentum_activations
+
+    def backward(self, gradient: Tensor) -> None:
+        """Update the online models with the server's gradient of the activations that :meth:`forward` gave."""
+        self._activations.backward(gradient)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
+
+    def views(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """What the online and the momentum models see: both views when the loss is symmetric, else one each."""
+        clients, batch, _, numbers = draws.shape
+        both = images[:, None].expand(-1, 2, -1, -1, -1, -1)  # [clients, 2, batch, C, H, W]
+        views = self.augment(both.flatten(0, 2), draws.transpose(1, 2).reshape(-1, numbers))
+        views = self.data.normalise(views, self.settings.dtype).view(clients, 2, batch, *views.shape[1:])
+        if self.settings.symmetric:
+            both_views = views.flatten(1, 2)
+            return both_views, both_views
+        return views[:, 0], views[:, 1]
+
+    # ---------------------------------------------------------------- synchronisation
+
+    def receive(self, name: str, state: dict[str, Tensor]) -> None:
+        """Every member, sampled or not, takes over the state ``state`` of ``"online"`` or ``"momentum"``."""
+        for matrix in dict.fromkeys(self.matrices[name]):
+            matrix.load_state_dict(state)
+        self._unsampled_gap = None
+
+    # ---------------------------------------------------------------- measurements
+
+    def misalignment(self) -> Tensor:
+        """Mean absolute difference of online and momentum parameters over ALL members (MonAcoSFL, Eq. 2)."""
+        if self._unsampled_gap is None:  # the share of clients that do not take part changes at synchronisations only
+            absent = torch.arange(len(self.members))
+            absent = absent[~torch.isin(absent, self._rows)]
+            self._unsampled_gap = misalignment(self.online, self.momentum, absent) if len(absent) else 0.0
+        total = misalignment(self.active_online, self.active_momentum) + self._unsampled_gap
+        return total / (self.online.clients * self.online.parameters)
+
+    def some_images(self, count: int) -> Tensor:
+        """The first images of each sampled client, at most ``count`` and equally many, normalised and not augmented:
+        ``[clients, count, C, H, W]``."""
+        parts = [self.parts[client] for client in self.sampled.tolist()]
+        count = min(count, *map(len, parts))
+        images = torch.stack([self.data.train.images[part[:count]] for part in parts])
+        return self.data.normalise(images, self.settings.dtype)
+
+    # ---------------------------------------------------------------- interruption
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """All rows between two epochs; not copies."""
+        return {name: everyone.all_rows() for name, (everyone, _) in self.matrices.items()}
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        """Continue where :meth:`state_dict` was taken."""
+        for name, (everyone, _) in self.matrices.items():
+            everyone.load_all_rows(state[name])
