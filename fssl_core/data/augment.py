@@ -104,6 +104,21 @@ class Augmentation(Settings):
         """All random numbers of ``count`` images: float32 ``[count, numbers]``, uniform in [0, 1), on the CPU."""
         return torch.rand(count, self.numbers, generator=generator)
 
+    def two_views(self, images: Tensor, draws: Tensor) -> Tensor:
+        """Two independent views of every image, all in one call.
+
+        Args:
+            images: uint8 or float in [0, 1], ``[clients, batch, C, H, W]``.
+            draws: ``[clients, batch, 2, numbers]``, from :meth:`draw`.
+
+        Returns:
+            float in [0, 1], ``[clients, 2, batch, C, size, size]``.
+        """
+        clients, batch, _, numbers = draws.shape
+        both = images[:, None].expand(-1, 2, -1, -1, -1, -1)  # [clients, 2, batch, C, H, W]
+        views = self(both.flatten(0, 2), draws.transpose(1, 2).reshape(-1, numbers))
+        return views.view(clients, 2, batch, *views.shape[1:])
+
     def parameters(self, draws: Tensor, height: int, width: int) -> ViewParameters:
         """Turn random numbers ``[B, numbers]`` into decisions for images of ``height`` x ``width`` pixels."""
         areas, ratios, place, order, factors, rest = draws.cpu().split([CROP_TRIES, CROP_TRIES, 2, 4, 4, 6], dim=1)

@@ -22,8 +22,6 @@ average is over exactly the clients that took part. ``reference/monacosfl_settin
 
 import copy
 import math
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,28 +29,23 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from fssl_core.data.augment import AUGMENTATIONS
-from fssl_core.data.datasets import Dataset, load_dataset
-from fssl_core.data.partitions import partition
-from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
-from fssl_core.errors import NonFiniteLossError
+from fssl_core.data.datasets import Dataset
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
-from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
-from fssl_core.federation.clients import BACKENDS, ClientMatrix, divergence
-from fssl_core.federation.ledger import Ledger
-from fssl_core.models import ARCHITECTURES, build_backbone
+from fssl_core.federation.clients import BACKENDS, divergence
 from fssl_core.models.cutting import cut
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.random import generator
 from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split_clients import SplitClients
 from fssl_core.training.split_server import VARIANTS, SplitServer
+from fssl_core.training.trainer import Trainer
 
 METHODS = ("MocoSFL", "MonAcoSFL")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitSettings(Settings):
+class SplitSettings(FederationSettings):
     """Everything that decides the result of one run. Defaults: MonAcoSFL, Section 5.1, 20 clients on CIFAR-10.
 
     Where the paper leaves a value open, the default is the one that ``reference/monacosfl_settings.yaml`` gives a
@@ -64,18 +57,7 @@ class SplitSettings(Settings):
     version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
 
     method: str = "MonAcoSFL"
-    seed: int = 1138  # authors' scripts
-    # data
-    dataset: str = "cifar10"
-    image_size: int | None = None  # pixels; None: that of the data set
-    train_images: int | None = None  # use only so many, equally many of each class; None: all
-    partition: str = "classes:2"
-    clients: int = 20
-    augmentation: str = "mocov2"
     # model
-    architecture: str = "resnet18"
-    width: int = 64  # channels of the stem
-    norm: str = "group"
     cut_layer: int = 11
     pretrained_client: Settings | None = None  # a run that made the client part all start from (TAResSFL)
     freeze_client: bool = False  # the client part is not trained, nor synchronised
@@ -94,36 +76,20 @@ class SplitSettings(Settings):
     # optimisation
     epochs: int = 200
     schedule_epochs: int | None = None  # the cosine ends here, where a run stops earlier; None: at the last epoch
-    learning_rate: float = 0.06
     client_learning_rate: float | None = None
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    # evaluation
-    validation_share: float = 0.2  # of the test set, for the choice of the best epoch by kNN
-    knn_k: int = 200
-    knn_temperature: float = 0.1
-    probe_epochs: int = 100  # 0: no linear probe
     # measurement and execution
     log_steps: bool = False  # misalignment, loss and synchronisations of every step
-    precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
     backend: str = "auto"  # how clients are run: in one call, or in a loop
 
     def check(self) -> None:
+        super().check()
         check_choice("method", self.method, METHODS)
-        check_choice("architecture", self.architecture, ARCHITECTURES)
-        check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         check_choice("backend", self.backend, BACKENDS)
         check_choice("variant", self.variant, VARIANTS)
-        check_choice("precision", self.precision, ("float32", "bfloat16", "float64"))
-        for name in ("clients", "width", "queue_size", "client_batch", "sync_every", "epochs", "knn_k"):
+        for name in ("queue_size", "client_batch", "sync_every", "epochs"):
             check_range(name, getattr(self, name), 1)
-        for name in ("learning_rate", "weight_decay", "probe_epochs"):
-            check_range(name, getattr(self, name), 0)
-        for name in ("ema_decay", "momentum"):
-            check_range(name, getattr(self, name), 0, 1)
-        check_range("validation_share", self.validation_share, 0.001, 1)
+        check_range("ema_decay", self.ema_decay, 0, 1)
         check_range("temperature", self.temperature, 1e-6)
-        check_range("knn_temperature", self.knn_temperature, 1e-6)
         if self.clients_per_epoch is not None:
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
         if self.schedule_epochs is not None:
@@ -136,102 +102,33 @@ class SplitSettings(Settings):
         """Clients that take part in an epoch."""
         return self.clients_per_epoch or self.clients
 
-    def load_data(self, device: torch.device | str = "cpu") -> Dataset:
-        """The images of the run: those of ``dataset``, of which ``train_images`` are kept for training."""
-        data = load_dataset(self.dataset, device=device, image_size=self.image_size)
-        return data if self.train_images is None else data.with_fewer_images(self.train_images)
-
-    def divide(self, data: Dataset) -> list[Tensor]:
-        """Indices of the training images that each client holds."""
-        return partition(data.train.labels.cpu(), self.clients, self.partition, self.seed)
-
     def build_model(self, data: Dataset) -> nn.Sequential:
         """Client part, server part, pooling and projector with their first values, on the images' device."""
         init = generator(self.seed, "initialise")
-        backbone = build_backbone(
-            self.architecture,
-            width=self.width,
-            norm=self.norm,
-            image_size=data.image_size,
-            channels=data.channels,
-            generator=init,
-        )
+        backbone = self.build_backbone(data, init)
         projector = Projector(backbone.feature_dim, self.projector_hidden, self.projector_dim, generator=init)
         model = nn.Sequential(*cut(backbone, self.cut_layer), GlobalPool(), projector)
         return model.to(data.train.images.device, self.dtype)
 
+    def trainer(self, data: Dataset, run) -> "SplitTrainer":
+        client = self.pretrained_client and run.result_of(self.pretrained_client).tensors("client")
+        return SplitTrainer(self, data, client)
+
     def client_model(self, run, data: Dataset) -> nn.Module:
         """The client part that a finished run left, in evaluation mode: normalised images to activations."""
-        return self._trained_model(run, data)[0]
+        return self.trained_model(run, data)[0]
 
     def trained_backbone(self, run, data: Dataset) -> nn.Module:
         """Client part, server part and pooling that a finished run left, in evaluation mode: images to features."""
-        return self._trained_model(run, data)[:-1]
-
-    def _trained_model(self, run, data: Dataset) -> nn.Sequential:
-        model = self.build_model(data)
-        model.load_state_dict(run.tensors("best"))
-        return model.eval().requires_grad_(False)
-
-    # What the two sides of the engine have in common
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of weights and images."""
-        return torch.float64 if self.precision == "float64" else torch.float32
-
-    def autocast(self, device: torch.device) -> AbstractContextManager:
-        """The precision of forward passes."""
-        if self.precision == "bfloat16":
-            return torch.autocast(device.type, torch.bfloat16)
-        return nullcontext()
+        return self.trained_model(run, data)[:-1]
 
     def schedule(self, epoch: int) -> float:
         """Factor of all learning rates after ``epoch`` epochs: one cosine from 1 to 0."""
         return 0.5 * (1 + math.cos(math.pi * epoch / (self.schedule_epochs or self.epochs)))
 
-    def sgd(self, matrix: ClientMatrix, velocity: ClientMatrix) -> torch.optim.SGD:
-        """SGD of all rows as one fused step on one parameter; ``velocity`` is its momentum buffer."""
-        optimizer = torch.optim.SGD(
-            [matrix.weights], momentum=self.momentum, weight_decay=self.weight_decay, fused=True
-        )
-        if self.momentum > 0:
-            optimizer.state[matrix.weights]["momentum_buffer"] = velocity.weights.detach()
-        return optimizer
 
-    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
-        """Train, evaluate, and leave the tables ``metrics``, ``traffic`` and, on request, ``steps`` and
-        ``divergence`` and the tensors ``best`` in the run's folder.
-
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
-            progress: called as ``progress(done, total, **figures)`` after each epoch.
-
-        Returns:
-            the run's summary: accuracies as fractions.
-        """
-        keep_freed_memory()
-        client = self.pretrained_client and run.result_of(self.pretrained_client).tensors("client")
-        trainer = SplitTrainer(self, self.load_data(default_device()), client)
-        state = run.checkpoint.load()
-        if state is not None:
-            trainer.load_state_dict(state)
-        progress(trainer.epoch, self.epochs)
-        with repeatable_kernels():
-            while trainer.epoch < self.epochs:
-                trainer.train_epoch()
-                run.checkpoint.save(trainer.state_dict())
-                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
-                progress(trainer.epoch, self.epochs, **shown)
-            summary = trainer.summary()
-        for name, table in trainer.tables().items():
-            run.write_table(name, table)
-        run.save_tensors("best", trainer.best["model"])
-        return summary
-
-
-class SplitTrainer:
-    """Trains one federation. ``train_epoch`` is the loop over steps, ``step`` one step of all clients and the server.
+class SplitTrainer(Trainer):
+    """Trains one federation. ``advance`` is the loop over steps, ``step`` one step of all clients and the server.
 
     Args:
         settings: what to do.
@@ -244,20 +141,15 @@ class SplitTrainer:
     """
 
     def __init__(self, settings: SplitSettings, data: Dataset, client: dict[str, Tensor] | None = None) -> None:
-        self.settings = s = settings
-        self.data = data
-        model = s.build_model(data)
+        super().__init__(settings, data, settings.epochs)
+        model = settings.build_model(data)
         if client is not None:
             model[0].load_state_dict(client)
-        self.clients = SplitClients(s, model[0], data)
-        self.server = SplitServer(s, model[1:])
-        self.ledger = Ledger(s.clients)
-        self.all_clients = torch.arange(s.clients)
-        self.epoch = 0  # finished epochs
-        self.metrics: list[dict[str, float]] = []
+        self.clients = SplitClients(settings, model[0], data)
+        self.server = SplitServer(settings, model[1:])
+        self.all_clients = torch.arange(settings.clients)
         self.step_log: list[dict[str, float]] = []
         self.divergence_log: list[dict[str, float]] = []
-        self.best: dict[str, Any] = {"knn_accuracy": -1.0}
 
     @property
     def steps_per_epoch(self) -> int:
@@ -266,12 +158,8 @@ class SplitTrainer:
 
     # ---------------------------------------------------------------- one epoch
 
-    def train_epoch(self) -> None:
-        """Every sampled client passes once over its images; then the epoch is evaluated.
-
-        Raises:
-            NonFiniteLossError: the loss of a step was NaN or infinite. Nothing of this epoch is kept.
-        """
+    def advance(self) -> None:
+        """Every sampled client passes once over its images; then the epoch is evaluated."""
         s = self.settings
         order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
@@ -283,7 +171,8 @@ class SplitTrainer:
             last = step + 1 == self.steps_per_epoch
             due = last or (step + 1) % s.sync_every == 0
             if due:
-                self._check_finite(losses)
+                rates = f"learning_rate={s.learning_rate} or client_learning_rate={s.client_learning_rate}"
+                self.check_finite(losses, f"epoch {self.finished + 1}", rates)
             if s.log_steps or last:
                 self._measure(step, due)
             if due:
@@ -294,42 +183,17 @@ class SplitTrainer:
 
     def start_epoch(self) -> tuple[Tensor, Tensor]:
         """Set the learning rates; returns what :meth:`SplitClients.start_epoch` does."""
-        self.server.start_epoch(self.epoch)
-        return self.clients.start_epoch(self.epoch)
-
-    def _check_finite(self, losses: list[Tensor]) -> None:
-        """Only at synchronisations: looking at a loss makes the CPU wait for a GPU."""
-        values = torch.stack(losses)
-        if not values.isfinite().all():
-            step = int((~values.isfinite()).nonzero()[0])
-            raise NonFiniteLossError(
-                f"the loss is {values[step].item()} at step {step + 1} of epoch {self.epoch + 1}; "
-                f"the checkpoint of epoch {self.epoch} is kept. Lower learning_rate={self.settings.learning_rate} "
-                f"or client_learning_rate={self.settings.client_learning_rate}."
-            )
+        self.server.start_epoch(self.finished)
+        return self.clients.start_epoch(self.finished)
 
     def _end_epoch(self, losses: Tensor, accuracies: Tensor) -> None:
         self.clients.end_epoch()
-        self.ledger.close_epoch()
         last = {name: float(value) for name, value in self._step_rows[-1].items() if name not in ("step", "synced")}
         if self.settings.log_steps:
             for row, loss, accuracy in zip(self._step_rows, losses, accuracies, strict=True):
                 row |= {"loss": loss, "contrastive_accuracy": accuracy}
                 self.step_log.append({name: float(value) for name, value in row.items()})
-        self.epoch += 1
-        knn = self.validate()
-        self.metrics.append(
-            {
-                "epoch": self.epoch,
-                "loss": losses.mean().item(),
-                "contrastive_accuracy": accuracies.mean().item(),
-                "knn_accuracy": knn,
-                **last,
-            }
-        )
-        if knn > self.best["knn_accuracy"]:
-            state = {name: value.clone() for name, value in self.global_model().state_dict().items()}
-            self.best = {"knn_accuracy": knn, "epoch": self.epoch, "model": state}
+        self.record({"loss": losses.mean().item(), "contrastive_accuracy": accuracies.mean().item(), **last})
 
     # ---------------------------------------------------------------- one step
 
@@ -382,7 +246,7 @@ class SplitTrainer:
         """Log a step before a possible synchronisation: what a synchronisation changes is seen beside it."""
         gap = self.clients.misalignment()
         row = {
-            "step": self.epoch * self.steps_per_epoch + step + 1,
+            "step": self.finished * self.steps_per_epoch + step + 1,
             "synced": sync,
             "misalignment_before_sync": gap,
             "misalignment": gap,
@@ -414,74 +278,37 @@ class SplitTrainer:
         """The model that all clients share after an epoch: client part, server part, pooling, projector; a copy."""
         return copy.deepcopy(nn.Sequential(self.clients.online.row_module(0), *self.server.model))
 
-    def validate(self) -> float:
-        """kNN accuracy of the model that all clients share, on the validation share of the test set."""
-        s = self.settings
-        with s.autocast(self.data.train.images.device):
-            return validation_accuracy(
-                self.global_model(),
-                self.data,
-                share=s.validation_share,
-                seed=s.seed,
-                k=s.knn_k,
-                temperature=s.knn_temperature,
-            )
+    knn_model = global_model  # as in the papers, kNN compares the projector's output
+
+    def backbone(self, model: nn.Sequential) -> nn.Sequential:
+        """Without the projector."""
+        return model[:-1]
 
     def summary(self) -> dict[str, Any]:
-        """The run in a few numbers: accuracies of the best epoch by kNN, everything else of the last.
-
-        The linear probe uses the full test set.
-        """
         s = self.settings
-        last = {name: value for name, value in self.metrics[-1].items() if name not in ("epoch", "knn_accuracy")}
-        traffic = torch.stack(self.ledger.epochs).sum(2).double()  # [epochs, clients] in bytes
-        result = {
-            "knn_accuracy": self.best["knn_accuracy"],
-            "best_epoch": self.best["epoch"],
-            **last,
-            "steps": self.epoch * self.steps_per_epoch,
+        return super().summary() | {
+            "steps": self.finished * self.steps_per_epoch,
             "server_updates_per_step": self.server.steps / self.steps_per_epoch,  # of the last epoch
-            "bytes_per_client_epoch": traffic.mean().item(),
             "images_between_syncs": min(s.sync_every, self.steps_per_epoch) * s.client_batch,
-            "training_images": len(self.data.train),
-            "official_data": self.data.official,  # False: not comparable with published numbers
         }
-        if s.probe_epochs:
-            model = self.global_model()
-            model.load_state_dict(self.best["model"])
-            with s.autocast(self.data.train.images.device):
-                result["linear_probe_accuracy"] = probe_accuracy(
-                    model[:-1], self.data, epochs=s.probe_epochs, seed=s.seed
-                )  # without the projector
-        return result
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """What was measured, tidy: ``metrics`` by epoch, ``traffic`` by epoch and client, logs by step."""
-        tables = {"metrics": pd.DataFrame(self.metrics), "traffic": self.ledger.table()}
-        if self.settings.log_steps:
-            tables |= {"steps": pd.DataFrame(self.step_log), "divergence": pd.DataFrame(self.divergence_log)}
-        return tables
+        """In addition, on request: ``steps``, a row for each, and ``divergence`` by synchronisation and layer."""
+        logs = {"steps": pd.DataFrame(self.step_log), "divergence": pd.DataFrame(self.divergence_log)}
+        return super().tables() | (logs if self.settings.log_steps else {})
 
     # ---------------------------------------------------------------- interruption
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next epoch depends on. Random numbers are a function of the epoch and need no state."""
-        return {
-            "epoch": self.epoch,
+        return super().state_dict() | {
             "clients": self.clients.state_dict(),
             "server": self.server.state_dict(),
-            "ledger": self.ledger.epochs,
-            "metrics": self.metrics,
             "step_log": self.step_log,
             "divergence_log": self.divergence_log,
-            "best": self.best,
         }
 
-    @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where :meth:`state_dict` was taken."""
+        super().load_state_dict(state)
         self.clients.load_state_dict(state["clients"])
         self.server.load_state_dict(state["server"])
-        self.epoch, self.best = state["epoch"], state["best"]
-        self.ledger.epochs, self.metrics = state["ledger"], state["metrics"]
         self.step_log, self.divergence_log = state["step_log"], state["divergence_log"]

@@ -153,10 +153,7 @@ class SplitClients:
 
     def views(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """What the online and the momentum models see: both views when the loss is symmetric, else one each."""
-        clients, batch, _, numbers = draws.shape
-        both = images[:, None].expand(-1, 2, -1, -1, -1, -1)  # [clients, 2, batch, C, H, W]
-        views = self.augment(both.flatten(0, 2), draws.transpose(1, 2).reshape(-1, numbers))
-        views = self.data.normalise(views, self.settings.dtype).view(clients, 2, batch, *views.shape[1:])
+        views = self.data.normalise(self.augment.two_views(images, draws), self.settings.dtype)
         if self.settings.symmetric:
             both_views = views.flatten(1, 2)
             return both_views, both_views

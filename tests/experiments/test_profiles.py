@@ -49,16 +49,16 @@ def test_an_interrupted_run_resumes_to_the_same_results(monkeypatch):
     whole = run_all([small()], progress=False)
     steps = run(small(), progress=False).table("metrics")
     settings = small(log_steps=True)  # another key, the same training
-    epochs, train = [], SplitTrainer.train_epoch
+    epochs, train = [], SplitTrainer.advance
 
     def interrupted(trainer):
         if len(epochs) == 2:
             epochs.append("stop")
             raise KeyboardInterrupt
-        epochs.append(trainer.epoch)
+        epochs.append(trainer.finished)
         train(trainer)
 
-    monkeypatch.setattr(SplitTrainer, "train_epoch", interrupted)
+    monkeypatch.setattr(SplitTrainer, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(settings, progress=False)
     assert Run(settings).summary is None
@@ -71,17 +71,17 @@ def test_an_interrupted_run_resumes_to_the_same_results(monkeypatch):
 
 def test_a_diverging_run_says_so_and_keeps_its_checkpoint(monkeypatch):
     settings = small()
-    train = SplitTrainer.train_epoch
+    train = SplitTrainer.advance
 
     def diverging(trainer):
-        if trainer.epoch == 1:
+        if trainer.finished == 1:
             trainer.server.online.weights.data[0] = float("inf")
         train(trainer)
 
-    monkeypatch.setattr(SplitTrainer, "train_epoch", diverging)
-    with pytest.raises(NonFiniteLossError, match="step 1 of epoch 2; the checkpoint of epoch 1 is kept"):
+    monkeypatch.setattr(SplitTrainer, "advance", diverging)
+    with pytest.raises(NonFiniteLossError, match="step 1 of epoch 2; what was stored before it is kept"):
         run(settings, progress=False)
-    assert Run(settings).checkpoint.load()["epoch"] == 1
+    assert Run(settings).checkpoint.load()["finished"] == 1
 
 
 def test_the_best_model_is_kept():

@@ -54,7 +54,7 @@ def tiny(**values) -> SplitSettings:
 def trained(settings: SplitSettings, epochs: int | None = None) -> SplitTrainer:
     trainer = SplitTrainer(settings, tiny_data())
     for _ in range(settings.epochs if epochs is None else epochs):
-        trainer.train_epoch()
+        trainer.advance()
     return trainer
 
 
@@ -106,7 +106,7 @@ def compare_steps(engine: SplitTrainer, plain: PlainSplit) -> None:
                 engine.synchronise()
                 plain.synchronise(sampled)
         engine.clients.end_epoch()
-        engine.epoch += 1
+        engine.finished += 1
     matrices = {"online": engine.clients.online, "momentum": engine.clients.momentum}
     for name, models in {"online": plain.online, "momentum": plain.momentum}.items():
         for client, model in enumerate(models):
@@ -332,12 +332,12 @@ def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric)
     settings = tiny(freeze_client=True, symmetric=symmetric, precision="float32", clients_per_epoch=2)
     client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict()
     trainer = SplitTrainer(settings, tiny_data(), client)
-    trainer.train_epoch()
+    trainer.advance()
     for matrix in (trainer.clients.online, trainer.clients.momentum):
         assert all(torch.equal(value, client[name].expand_as(value)) for name, value in matrix.blocks.items())
     trained_settings = settings.changed(freeze_client=False)
     other = SplitTrainer(trained_settings, tiny_data(), client)
-    other.train_epoch()
+    other.advance()
     ours, theirs = (t.ledger.table().drop(columns=["epoch", "client"]).sum() for t in (trainer, other))
     assert ours.activations_up == theirs.activations_up > 0
     sent = {name for name, count in ours.items() if count}
@@ -358,7 +358,7 @@ def test_frozen_clients_train_the_server_as_ordinary_training_would():
     trainer = SplitTrainer(settings, tiny_data())
     slow = SplitTrainer(settings.changed(freeze_client=False, client_learning_rate=0.0), tiny_data())
     for engine in (trainer, slow):
-        engine.train_epoch()
+        engine.advance()
     torch.testing.assert_close(trainer.server.online.weights, slow.server.online.weights, rtol=0, atol=1e-12)
     assert trainer.metrics[-1]["misalignment"] == 0
 
@@ -381,7 +381,7 @@ def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, precision)
     trainer = SplitTrainer(settings, tiny_data())
     backbone = build_backbone("mobilenetv2", width=8, image_size=8, channels=1)
     for epoch in (1, 2):
-        trainer.train_epoch()
+        trainer.advance()
         table = trainer.ledger.table().set_index(["epoch", "client"]).loc[epoch]
         for client in range(4):
             expected = engine_traffic(
@@ -417,8 +417,8 @@ def test_interrupted_and_resumed_equals_uninterrupted(sampled, stop, tmp_path):
     torch.save(trained(settings, epochs=stop).state_dict(), tmp_path / "state.pt")
     resumed = SplitTrainer(settings, tiny_data())
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    while resumed.epoch < settings.epochs:
-        resumed.train_epoch()
+    while resumed.finished < settings.epochs:
+        resumed.advance()
     assert_same_state(whole, resumed)
     assert whole.metrics == resumed.metrics
     assert whole.summary() == resumed.summary()
@@ -434,8 +434,8 @@ def test_order_of_clients_does_not_matter(monkeypatch):
     draw = split_clients.sample_clients
     monkeypatch.setattr(split_clients, "sample_clients", lambda *args: draw(*args).flip(0))
     trainer = SplitTrainer(settings, tiny_data())
-    trainer.train_epoch()
-    trainer.train_epoch()
+    trainer.advance()
+    trainer.advance()
     assert trainer.clients.sampled.tolist() == [3, 2, 1, 0]
     assert [row["loss"] for row in trainer.metrics] == pytest.approx(
         [row["loss"] for row in forward.metrics], abs=1e-10
@@ -482,7 +482,7 @@ def test_training_on_real_images_improves_the_representation():
     trainer = SplitTrainer(settings, load_dataset("digits", image_size=16))
     untrained = trainer.validate()
     for _ in range(settings.epochs):
-        trainer.train_epoch()
+        trainer.advance()
     assert trainer.metrics[-1]["loss"] < trainer.metrics[0]["loss"]
     assert trainer.metrics[-1]["knn_accuracy"] > untrained + 0.2
 
@@ -505,7 +505,7 @@ def test_cuda_in_bfloat16_repeats_itself(sampled):
     runs = [SplitTrainer(settings, data) for _ in range(2)]
     with repeatable_kernels():
         for run in runs:
-            run.train_epoch()
+            run.advance()
     assert_same_state(*runs)
     assert {block.dtype for block in runs[0].clients.online.blocks.values()} == {torch.float32}
 
@@ -516,7 +516,7 @@ def test_cuda_equals_cpu():
     data = tiny_data()
     data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
     gpu = SplitTrainer(tiny(), data)
-    gpu.train_epoch()
+    gpu.advance()
     assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-8)
 
 
@@ -550,11 +550,11 @@ def test_a_wrong_setting_names_itself(values, message):
 
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_epoch_before():
     trainer = SplitTrainer(tiny(precision="float32"), tiny_data())
-    trainer.train_epoch()
+    trainer.advance()
     state = {name: value.clone() for name, value in trainer.state_dict()["clients"]["online"].items()}
     with torch.no_grad():
         trainer.server.online.weights[0] = float("nan")
-    with pytest.raises(NonFiniteLossError, match="loss is nan at step 1 of epoch 2; the checkpoint of epoch 1 is kept"):
-        trainer.train_epoch()
-    assert trainer.epoch == 1
+    with pytest.raises(NonFiniteLossError, match="loss is nan at step 1 of epoch 2; what was stored before it is kept"):
+        trainer.advance()
+    assert trainer.finished == 1
     assert state

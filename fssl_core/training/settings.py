@@ -1,0 +1,147 @@
+"""What every federation has to say: data, model, optimiser, evaluation, precision. The engines add their own."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from fssl_core.data.augment import AUGMENTATIONS
+from fssl_core.data.datasets import Dataset, load_dataset
+from fssl_core.data.partitions import partition
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.models import ARCHITECTURES, Backbone, build_backbone
+from fssl_core.settings import Settings, check_choice, check_range
+
+if TYPE_CHECKING:
+    from fssl_core.training.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederationSettings(Settings):
+    """Settings that all engines share; the defaults are those of CIFAR-10 with a ResNet-18."""
+
+    seed: int = 1138  # authors' scripts of MonAcoSFL
+    # data
+    dataset: str = "cifar10"
+    image_size: int | None = None  # pixels; None: that of the data set
+    train_images: int | None = None  # use only so many, equally many of each class; None: all
+    partition: str = "classes:2"
+    clients: int = 20
+    augmentation: str = "mocov2"
+    # model
+    architecture: str = "resnet18"
+    width: int = 64  # channels of the stem
+    norm: str = "group"
+    # optimisation
+    learning_rate: float = 0.06
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    # evaluation
+    validation_share: float = 0.2  # of the test set, for the choice of the best model by kNN
+    knn_k: int = 200
+    knn_temperature: float = 0.1
+    probe_epochs: int = 100  # 0: no linear probe
+    # execution
+    precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
+
+    def check(self) -> None:
+        check_choice("architecture", self.architecture, ARCHITECTURES)
+        check_choice("augmentation", self.augmentation, AUGMENTATIONS)
+        check_choice("precision", self.precision, ("float32", "bfloat16", "float64"))
+        for name in ("clients", "width", "knn_k"):
+            check_range(name, getattr(self, name), 1)
+        for name in ("learning_rate", "weight_decay", "probe_epochs"):
+            check_range(name, getattr(self, name), 0)
+        check_range("momentum", self.momentum, 0, 1)
+        check_range("validation_share", self.validation_share, 0.001, 1)
+        check_range("knn_temperature", self.knn_temperature, 1e-6)
+
+    # ---------------------------------------------------------------- what a trainer is made of
+
+    def load_data(self, device: torch.device | str = "cpu") -> Dataset:
+        """The images of the run: those of ``dataset``, of which ``train_images`` are kept for training."""
+        data = load_dataset(self.dataset, device=device, image_size=self.image_size)
+        return data if self.train_images is None else data.with_fewer_images(self.train_images)
+
+    def divide(self, data: Dataset) -> list[Tensor]:
+        """Indices of the training images that each client holds."""
+        return partition(data.train.labels.cpu(), self.clients, self.partition, self.seed)
+
+    def build_backbone(self, data: Dataset, init: torch.Generator) -> Backbone:
+        """The backbone for these images, with first values from ``init``, on the CPU."""
+        return build_backbone(
+            self.architecture,
+            width=self.width,
+            norm=self.norm,
+            image_size=data.image_size,
+            channels=data.channels,
+            generator=init,
+        )
+
+    def build_model(self, data: Dataset) -> nn.Module:
+        """The whole model with its first values, on the images' device."""
+        raise NotImplementedError
+
+    def trainer(self, data: Dataset, run) -> "Trainer":
+        """What trains these settings on these images; ``run`` gives access to runs that this one builds on."""
+        raise NotImplementedError
+
+    def trained_model(self, run, data: Dataset) -> nn.Module:
+        """The best model that a finished run of these settings left, frozen, in evaluation mode."""
+        model = self.build_model(data)
+        model.load_state_dict(run.tensors("best"))
+        return model.eval().requires_grad_(False)
+
+    def sgd(self, matrix: ClientMatrix, velocity: ClientMatrix) -> torch.optim.SGD:
+        """SGD of all rows as one fused step on one parameter; ``velocity`` is its momentum buffer."""
+        optimizer = torch.optim.SGD(
+            [matrix.weights], momentum=self.momentum, weight_decay=self.weight_decay, fused=True
+        )
+        if self.momentum > 0:
+            optimizer.state[matrix.weights]["momentum_buffer"] = velocity.weights.detach()
+        return optimizer
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and images."""
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    def autocast(self, device: torch.device) -> AbstractContextManager:
+        """The precision of forward passes."""
+        if self.precision == "bfloat16":
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
+
+    # ---------------------------------------------------------------- a run
+
+    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
+        """Train, evaluate, and leave the trainer's tables and the tensors ``best`` in the run's folder.
+
+        Args:
+            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
+            progress: called as ``progress(done, total, **figures)`` after each epoch or round.
+
+        Returns:
+            the run's summary: accuracies as fractions.
+        """
+        keep_freed_memory()
+        trainer = self.trainer(self.load_data(default_device()), run)
+        state = run.checkpoint.load()
+        if state is not None:
+            trainer.load_state_dict(state)
+        progress(trainer.finished, trainer.total)
+        with repeatable_kernels():
+            while trainer.finished < trainer.total:
+                trainer.advance()
+                run.checkpoint.save(trainer.state_dict())
+                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
+                progress(trainer.finished, trainer.total, **shown)
+            summary = trainer.summary()
+        for name, table in trainer.tables().items():
+            run.write_table(name, table)
+        run.save_tensors("best", trainer.best["model"])
+        return summary

@@ -1,0 +1,137 @@
+"""What all engines do alike: keep the best model by kNN, count bytes, sum up a run, stop and go on."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.errors import NonFiniteLossError
+from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
+from fssl_core.federation.ledger import Ledger
+from fssl_core.training.settings import FederationSettings
+
+
+class Trainer(ABC):
+    """Trains one federation, an epoch or a round at a time.
+
+    Args:
+        settings: what to do.
+        data: images, normally ``settings.load_data(device)``; the models live on their device. Labels are used for
+            the partition and the evaluation only.
+        total: epochs or rounds of the whole run.
+
+    Attributes:
+        finished: epochs or rounds done.
+        metrics: a row of figures for each of them.
+        best: the model with the best kNN accuracy so far: its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
+    """
+
+    def __init__(self, settings: FederationSettings, data: Dataset, total: int) -> None:
+        self.settings = settings
+        self.data = data
+        self.device = data.train.images.device
+        self.ledger = Ledger(settings.clients)
+        self.total = total
+        self.finished = 0
+        self.metrics: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {"knn_accuracy": -1.0}
+
+    @abstractmethod
+    def advance(self) -> None:
+        """Train one more epoch or round and evaluate it.
+
+        Raises:
+            NonFiniteLossError: a loss was NaN or infinite. Nothing of this epoch or round is kept.
+        """
+
+    @abstractmethod
+    def global_model(self) -> nn.Module:
+        """The model that all clients share: a copy, with the state that :attr:`best` keeps."""
+
+    @abstractmethod
+    def knn_model(self) -> nn.Module:
+        """The part of :meth:`global_model` whose output kNN compares."""
+
+    @abstractmethod
+    def backbone(self, model: nn.Module) -> nn.Module:
+        """The part of a global model that is left after pre-training: images to features."""
+
+    def validate(self) -> float:
+        """kNN accuracy of the model that all clients share, on the validation share of the test set."""
+        s = self.settings
+        with s.autocast(self.device):
+            return validation_accuracy(
+                self.knn_model(),
+                self.data,
+                share=s.validation_share,
+                seed=s.seed,
+                k=s.knn_k,
+                temperature=s.knn_temperature,
+            )
+
+    def record(self, row: dict[str, float]) -> None:
+        """Close an epoch or round: book its bytes, evaluate the shared model, and keep it if it is the best."""
+        self.ledger.close_epoch()
+        self.finished += 1
+        knn = self.validate()
+        self.metrics.append({"epoch": self.finished, **row, "knn_accuracy": knn})
+        if knn > self.best["knn_accuracy"]:
+            state = {name: value.clone() for name, value in self.global_model().state_dict().items()}
+            self.best = {"knn_accuracy": knn, "epoch": self.finished, "model": state}
+
+    def check_finite(self, losses: list[Tensor], where: str, rates: str) -> None:
+        """Raise where a loss is not finite. Seldom called: looking at a loss makes the CPU wait for a GPU.
+
+        Args:
+            losses: of consecutive steps.
+            where: what the steps belong to, e.g. ``"epoch 3"``.
+            rates: the learning rates, as a message names them.
+        """
+        values = torch.stack(losses)
+        if not values.isfinite().all():
+            step = int((~values.isfinite()).nonzero()[0])
+            raise NonFiniteLossError(
+                f"the loss is {values[step].item()} at step {step + 1} of {where}; what was stored before it is kept. "
+                f"Lower {rates}."
+            )
+
+    def summary(self) -> dict[str, Any]:
+        """The run in a few numbers: accuracies of the best model by kNN, everything else of the last epoch or round.
+
+        The linear probe uses the full test set.
+        """
+        s = self.settings
+        last = {name: value for name, value in self.metrics[-1].items() if name not in ("epoch", "knn_accuracy")}
+        traffic = torch.stack(self.ledger.epochs).sum(2).double()  # [epochs, clients] in bytes
+        result = {
+            "knn_accuracy": self.best["knn_accuracy"],
+            "best_epoch": self.best["epoch"],
+            **last,
+            "bytes_per_client_epoch": traffic.mean().item(),
+            "training_images": len(self.data.train),
+            "official_data": self.data.official,  # False: not comparable with published numbers
+        }
+        if s.probe_epochs:
+            model = self.global_model()
+            model.load_state_dict(self.best["model"])
+            with s.autocast(self.device):
+                result["linear_probe_accuracy"] = probe_accuracy(
+                    self.backbone(model), self.data, epochs=s.probe_epochs, seed=s.seed
+                )
+        return result
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """What was measured, tidy: ``metrics`` by epoch or round, ``traffic`` by epoch or round and client."""
+        return {"metrics": pd.DataFrame(self.metrics), "traffic": self.ledger.table()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next epoch or round depends on; random numbers are a function of its number."""
+        return {"finished": self.finished, "ledger": self.ledger.epochs, "metrics": self.metrics, "best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where :meth:`state_dict` was taken."""
+        self.finished, self.ledger.epochs = state["finished"], state["ledger"]
+        self.metrics, self.best = state["metrics"], state["best"]
