@@ -135,19 +135,25 @@ class SplitTrainer(Trainer):
         data: images, normally ``settings.load_data(device)``; the models live on their device. Labels are used for
             the partition and the evaluation only.
         client: state of the client part that all clients start from, in place of the model's first values.
+        clients: those to train, of the same settings and data; None: all of them, in this process.
 
     Raises:
         SettingError: the settings do not fit the data, for example a batch larger than a client's share.
     """
 
-    def __init__(self, settings: SplitSettings, data: Dataset, client: dict[str, Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        settings: SplitSettings,
+        data: Dataset,
+        client: dict[str, Tensor] | None = None,
+        clients: SplitClients | None = None,
+    ) -> None:
         super().__init__(settings, data, settings.epochs)
         model = settings.build_model(data)
         if client is not None:
             model[0].load_state_dict(client)
-        self.clients = SplitClients(settings, model[0], data)
+        self.clients = SplitClients(settings, model[0], data) if clients is None else clients
         self.server = SplitServer(settings, model[1:])
-        self.all_clients = torch.arange(settings.clients)
         self.step_log: list[dict[str, float]] = []
         self.divergence_log: list[dict[str, float]] = []
 
@@ -207,8 +213,9 @@ class SplitTrainer(Trainer):
         Returns:
             the server's loss and contrastive accuracy, as scalars on the device.
         """
-        send, sampled = self.ledger.send, self.clients.sampled
+        send = self.ledger.send
         activations, momentum_activations = self.clients.forward(images, draws)
+        sampled = self.clients.sampled  # after that: over a network a client may have been lost
         received = send(activations, "activations", "up", sampled)
         if momentum_activations is activations:  # of frozen clients: once is enough
             received_momentum = received
@@ -232,12 +239,11 @@ class SplitTrainer(Trainer):
     @torch.no_grad()
     def _average(self, name: str, purpose: str) -> None:
         """The mean over the clients of this epoch overwrites the model of every client, sampled or not."""
-        _, active = self.clients.matrices[name]
-        average = {}
-        for block, values in active.blocks.items():  # [clients, *shape]
+        models, average = self.clients.upload(name), {}
+        for block, values in models.blocks.items():  # [clients, *shape]
             mean = self.ledger.send(values, purpose, "up", self.clients.sampled).mean(0)
-            copies = mean.expand(len(self.all_clients), *mean.shape)
-            average[block] = self.ledger.send(copies, purpose, "down", self.all_clients)[0]
+            copies = mean.expand(len(self.clients.members), *mean.shape)
+            average[block] = self.ledger.send(copies, purpose, "down", self.clients.members)[0]
         self.clients.receive(name, average)
 
     # ---------------------------------------------------------------- measurements

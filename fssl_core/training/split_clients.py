@@ -161,6 +161,10 @@ class SplitClients:
 
     # ---------------------------------------------------------------- synchronisation
 
+    def upload(self, name: str) -> ClientMatrix:
+        """The models ``"online"`` or ``"momentum"`` of the clients of this epoch, as they send them for the average."""
+        return self.matrices[name][1]
+
     def receive(self, name: str, state: dict[str, Tensor]) -> None:
         """Every member, sampled or not, takes over the state ``state`` of ``"online"`` or ``"momentum"``."""
         for matrix in dict.fromkeys(self.matrices[name]):
