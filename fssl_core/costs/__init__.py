@@ -1,5 +1,16 @@
 """Resources of a client in closed form, without training anything."""
 
+from fssl_core.costs.compute import (
+    TRAINING_PASSES,
+    Macs,
+    Memory,
+    compute_table,
+    fl_moco_model,
+    forward_macs,
+    peak_memory,
+    saved_bytes,
+    training_memory,
+)
 from fssl_core.costs.traffic import (
     RULES,
     EngineTraffic,
@@ -9,4 +20,20 @@ from fssl_core.costs.traffic import (
     traffic_table,
 )
 
-__all__ = ["RULES", "EngineTraffic", "SplitTraffic", "engine_traffic", "split_traffic", "traffic_table"]
+__all__ = [
+    "RULES",
+    "TRAINING_PASSES",
+    "EngineTraffic",
+    "Macs",
+    "Memory",
+    "SplitTraffic",
+    "compute_table",
+    "engine_traffic",
+    "fl_moco_model",
+    "forward_macs",
+    "peak_memory",
+    "saved_bytes",
+    "split_traffic",
+    "traffic_table",
+    "training_memory",
+]

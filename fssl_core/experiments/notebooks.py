@@ -97,7 +97,7 @@ def find_notebooks(ids: Sequence[str] = ()) -> list[Notebook]:
     root = project_root() / "notebooks"
     found: dict[str, Notebook] = {}
     for path in [*root.glob("*.ipynb"), *root.glob("[!.]*/*.ipynb")]:
-        artifact = re.match(r"((?:fig|table)\d+[a-z]?)_", path.name)
+        artifact = re.match(r"((?:fig|table)\d+[a-z]?|hardness|headline)_", path.name)
         folder = path.relative_to(root).parent
         notebook = Notebook((folder / (artifact[1] if artifact else path.stem)).as_posix(), path)
         if notebook.id in found:

@@ -13,38 +13,37 @@ paper    the paper's own settings                            reproduction
 from typing import Any
 
 from fssl_core.federation.participation import auto_adjust
+from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
-from fssl_core.settings import check_choice
+from fssl_core.settings import check_choice, check_range
+from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.split import SplitSettings
 
 # Found with small runs, not tuned for a claim: the server's loss is a mean over all clients' images, so a client's
 # gradient carries 1 / clients. In 400 steps at the paper's client rate the clients hardly move and no method can
 # differ from another; with the clients' rate scaled by their number they train about as fast as the server.
-_LAPTOP: dict[str, Any] = {
+_SMALL: dict[str, Any] = {
     "dataset": "scattered-digits",
     "augmentation": "digits",
     "architecture": "resnet10",
     "width": 16,
+    "learning_rate": 0.03,
+    "knn_k": 20,
+    "seed": 0,
+}
+_TINY: dict[str, Any] = _SMALL | {"train_images": 400, "width": 8, "probe_epochs": 10}
+_LAPTOP: dict[str, Any] = _SMALL | {
     "projector_hidden": 128,
     "projector_dim": 64,
     "queue_size": 1000,
     "sync_every": 40,
     "epochs": 10,
-    "learning_rate": 0.03,
-    "knn_k": 20,
-    "seed": 0,
 }
-_SMOKE: dict[str, Any] = _LAPTOP | {
-    "train_images": 400,
-    "width": 8,
-    "sync_every": 2,
-    "epochs": 2,
-    "probe_epochs": 10,
-}
+_SMOKE: dict[str, Any] = _LAPTOP | _TINY | {"sync_every": 2, "epochs": 2}
 _GPU: dict[str, Any] = {"epochs": 20, "precision": "bfloat16"}
 
 
-def split_settings(profile: str, *, clients: int, **values: Any) -> SplitSettings:
+def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = None, **values: Any) -> SplitSettings:
     """Split federated training at a profile, with batch and sampling that suit the number of clients.
 
     The server's batch stays at 100 images (MocoSFL's automatic rule, :func:`auto_adjust`); at ``smoke`` and
@@ -53,10 +52,14 @@ def split_settings(profile: str, *, clients: int, **values: Any) -> SplitSetting
     Args:
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
         clients: size of the federation, 1 to 1000.
+        syncs_per_epoch: how often clients are synchronised in an epoch, evenly, at most after every step. The data
+            set must be there, because its size decides how many steps an epoch has. None: the profile's
+            ``sync_every``.
         **values: settings that replace the profile's.
 
     Raises:
         SettingError: an unknown profile or setting, or a value that cannot be used.
+        DataError: ``syncs_per_epoch`` is given and the data set is missing.
     """
     check_choice("profile", profile, PROFILES)
     rule = auto_adjust(clients)
@@ -70,4 +73,43 @@ def split_settings(profile: str, *, clients: int, **values: Any) -> SplitSetting
         derived["client_learning_rate"] = values.get("learning_rate", settings.learning_rate) * taking_part
     else:  # ten synchronisations in an epoch of 50,000 images
         derived["sync_every"] = 50_000 // clients // rule.client_batch // 10
-    return settings.changed(**(derived | values))
+    settings = settings.changed(**(derived | values))
+    if syncs_per_epoch is None:
+        return settings
+    check_range("syncs_per_epoch", syncs_per_epoch, low=1)
+    steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
+    return settings.changed(sync_every=max(1, steps // syncs_per_epoch))
+
+
+_SMALL_HEADS: dict[str, dict[str, Any]] = {
+    "moco-v2": {"projector": (128, 64), "queue_size": 1000},
+    "byol": {"projector": (128, 64), "predictor": (128, 64)},
+}
+
+
+def averaging_settings(profile: str, *, objective: str | dict[str, Any], **values: Any) -> AveragingSettings:
+    """Federated averaging at a profile.
+
+    At ``smoke`` and ``laptop`` an image is seen as often as by :func:`split_settings`, in small batches and with
+    small heads; at ``gpu`` the paper's rounds are cut to a tenth.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        objective: a key of ``OBJECTIVES``, or a dict with it as ``"name"`` and settings of the objective.
+        **values: settings that replace the profile's.
+
+    Raises:
+        SettingError: an unknown profile, objective or setting, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    wanted = {"name": objective} if isinstance(objective, str) else dict(objective)
+    check_choice("objective", wanted.get("name"), OBJECTIVES)
+    small = profile in ("smoke", "laptop")
+    chosen: dict[str, dict[str, Any]] = {
+        "smoke": _TINY | {"rounds": 2, "local_epochs": 1, "batch": 20},
+        "laptop": _SMALL | {"rounds": 5, "local_epochs": 2, "batch": 50},
+        "gpu": {"rounds": 10, "precision": "bfloat16"},
+        "paper": {},
+    }
+    method = OBJECTIVES[wanted["name"]]().changed(**(_SMALL_HEADS[wanted["name"]] if small else {}) | wanted)
+    return AveragingSettings(objective=method).changed(**(chosen[profile] | values))

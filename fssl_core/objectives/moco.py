@@ -5,13 +5,22 @@ He et al., "Momentum Contrast for Unsupervised Visual Representation Learning", 
 
 Differs from the authors' code: their queue starts filled with random vectors; ours starts empty and only holds keys
 that a model made, so the first step has no negatives and a loss of zero.
+
+The split engine uses :class:`KeyQueue` and :func:`info_nce` on its own; :class:`MoCoV2` is the whole method on one
+client, for federated averaging.
 """
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.objectives.base import Learner, Objective
+from fssl_core.settings import check_choice, check_range
 
 
 class KeyQueue:
@@ -77,3 +86,96 @@ def info_nce(queries: Tensor, positives: Tensor, negatives: Tensor, temperature:
     loss = F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64))
     accuracy = (logits.detach().argmax(1) == 0).float().mean()
     return loss, accuracy
+
+
+NEGATIVES = ("fresh", "aged", "random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoV2(Objective):
+    """Settings of MoCo-v2 on a client with a queue of its own.
+
+    Args:
+        temperature: of :func:`info_nce`.
+        queue_size: most keys held.
+        symmetric: both views are query and key, and the losses are averaged; MoCo-v2 has one of each.
+        negatives: what the loss sees as negatives, for MocoSFL's Fig. 1(c): ``"fresh"``, the queue's keys;
+            ``"aged"``, keys that first wait until another ``age`` batches are made; ``"random"``, unit vectors that
+            no model made, which are as easy as negatives can be.
+        age: see there.
+    """
+
+    has_target: ClassVar[bool] = True
+
+    name: str = "moco-v2"
+    temperature: float = 0.1  # authors' code of MocoSFL; MoCo-v2 has 0.2
+    queue_size: int = 6000
+    symmetric: bool = False
+    negatives: str = "fresh"
+    age: int = 100
+
+    def check(self) -> None:
+        super().check()
+        check_choice("negatives", self.negatives, NEGATIVES)
+        check_range("temperature", self.temperature, 1e-6)
+        for name in ("queue_size", "age"):
+            check_range(name, getattr(self, name), 1)
+
+    def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoCoLearner":
+        return MoCoLearner(self, online, target)
+
+
+class MoCoLearner(Learner):
+    """Query by the online model, key by the target, which follows before each step, as in MoCo's code."""
+
+    def __init__(self, objective: MoCoV2, online: ClientMatrix, target: ClientMatrix) -> None:
+        super().__init__(objective, online, target)
+        like = online.weights
+        self.queue = KeyQueue(objective.queue_size, objective.projector[-1], device=like.device, dtype=like.dtype)
+        self._waiting: list[Tensor] = []
+
+    def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        o = self.objective
+        self.follow()
+        pairs = [(views[0], views[1]), (views[1], views[0])][: 2 if o.symmetric else 1]
+        losses, accuracies, self._keys = [], [], []
+        for query_view, key_view in pairs:
+            query = F.normalize(self.online(query_view), dim=1)
+            with torch.no_grad():
+                key = F.normalize(self.target(key_view), dim=1)
+            loss, accuracy = info_nce(query, key, self.queue.keys, o.temperature)
+            losses.append(loss)
+            accuracies.append(accuracy)
+            self._keys.append(key)
+        figures = {"contrastive_accuracy": torch.stack(accuracies).mean()}
+        if len(self.queue):
+            figures["negative_similarity"] = (query.detach() @ self.queue.keys.T).mean()
+        return torch.stack(losses).mean(), figures
+
+    def after_step(self) -> None:
+        """The keys of this step become negatives of the next ones; of aged ones, later."""
+        o = self.objective
+        if o.negatives == "random":
+            return
+        keys = torch.cat(self._keys)
+        if o.negatives == "aged":
+            self._waiting.append(keys)
+            if len(self._waiting) <= o.age:
+                return
+            keys = self._waiting.pop(0)
+        self.queue.push(keys)
+
+    def initial_state(self, generator: torch.Generator) -> dict[str, Any]:
+        memory = torch.zeros_like(self.queue.state_dict()["memory"])
+        if self.objective.negatives == "random":
+            memory = F.normalize(torch.randn(memory.shape, generator=generator), dim=1).to(memory)
+        pushed = len(memory) if self.objective.negatives == "random" else 0
+        return {"queue": {"memory": memory, "pushed": pushed}, "waiting": []}
+
+    def state_dict(self) -> dict[str, Any]:
+        queue = self.queue.state_dict()
+        return {"queue": queue | {"memory": queue["memory"].clone()}, "waiting": list(self._waiting)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.queue.load_state_dict(state["queue"])
+        self._waiting = [keys.to(self.queue.keys) for keys in state["waiting"]]

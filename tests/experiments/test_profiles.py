@@ -1,9 +1,13 @@
+import shutil
+
 import pytest
 
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.experiments import run, run_all, split_settings
+from fssl_core.experiments import averaging_settings, run, run_all, split_settings
 from fssl_core.experiments.store import Run
+from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
+from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.split import SplitTrainer
 
 
@@ -90,3 +94,44 @@ def test_the_best_model_is_kept():
     model = trainer.global_model()
     model.load_state_dict(stored.tensors("best"))
     assert stored.summary["best_epoch"] == stored.table("metrics").knn_accuracy.idxmax() + 1
+
+
+# ---------------------------------------------------------------- federated averaging
+
+
+@pytest.mark.parametrize("objective", ["moco-v2", "byol"])
+def test_averaging_profiles_differ_in_size_only(objective):
+    settings = {profile: averaging_settings(profile, objective=objective, clients=4) for profile in PROFILES}
+    assert {s.objective.name for s in settings.values()} == {objective}
+    assert settings["paper"] == AveragingSettings(objective=OBJECTIVES[objective](), clients=4)
+    assert {s.dataset for p, s in settings.items() if p in ("smoke", "laptop")} == {"scattered-digits"}
+    laptop, split = settings["laptop"], split_settings("laptop", clients=4)
+    assert laptop.rounds * laptop.local_epochs == split.epochs
+
+
+def test_an_objective_can_be_changed_and_a_wrong_one_names_itself():
+    settings = averaging_settings("smoke", objective={"name": "moco-v2", "negatives": "random"}, batch=10)
+    assert (settings.objective.negatives, settings.objective.queue_size, settings.batch) == ("random", 1000, 10)
+    with pytest.raises(SettingError, match=r"objective='simsiam' .*moco-v2, byol"):
+        averaging_settings("smoke", objective="simsiam")
+    with pytest.raises(SettingError, match=r"negative='x' .*negatives"):
+        averaging_settings("smoke", objective={"name": "moco-v2", "negative": "x"})
+
+
+def test_an_averaging_run_resumes_where_it_was_interrupted(monkeypatch):
+    settings = averaging_settings("smoke", objective="byol", clients=5, rounds=3, probe_epochs=1, train_images=100)
+    whole = run(settings.changed(seed=0), progress=False).summary
+    rounds, advance = [], AveragingTrainer.advance
+
+    def interrupted(trainer):
+        rounds.append(trainer.finished)
+        if rounds == [0, 1, 2]:
+            raise KeyboardInterrupt
+        advance(trainer)
+
+    monkeypatch.setattr(AveragingTrainer, "advance", interrupted)
+    shutil.rmtree(Run(settings).folder)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, progress=False)
+    assert run(settings, progress=False).summary == whole
+    assert rounds == [0, 1, 2, 2]
