@@ -94,7 +94,8 @@ class SplitSettings(FederationSettings):
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
         if self.schedule_epochs is not None:
             check_range("schedule_epochs", self.schedule_epochs, self.epochs)
-        for name in ("architecture", "width", "norm", "cut_layer") if self.pretrained_client else ():
+        names = ("dataset", "image_size", "architecture", "width", "norm", "cut_layer")
+        for name in names if self.pretrained_client else ():
             check_choice(f"pretrained_client.{name}", getattr(self.pretrained_client, name), [getattr(self, name)])
 
     @property

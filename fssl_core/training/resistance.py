@@ -1,0 +1,243 @@
+"""Resistant client parts: trained beforehand against a simulated inversion attacker (ResSFL, TAResSFL).
+
+Li et al., "ResSFL: a resistance transfer framework for defending model inversion attack in split federated learning",
+CVPR 2022, and its target-aware variant TAResSFL, which MonAcoSFL's text names as an additional defence (Section 5.3).
+On a public labelled data set, the source, client part and server part learn to classify, while the client part also
+learns to be of no use to a decoder that is trained at the same time:
+
+    minimise over the model    cross entropy + strength * max(0, SSIM(decoder(client(x)), x) - similarity_limit)
+    minimise over the decoder  MSE(decoder(client(x)), x)
+
+Target-aware means that x, the images of the second term, come from the data to be protected: the attacker's share of
+it. The client part is then handed to :class:`~fssl_core.training.split.SplitSettings` as ``pretrained_client``, and
+frozen there or trained on.
+
+Neither paper's text is among those that this project reproduces: structure and loss follow their public descriptions,
+and the numbers are our choice. A ``strength`` of 0 is the control: the same pre-training without the attacker.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fssl_core.data.datasets import Dataset, load_dataset
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.models import ARCHITECTURES, GlobalPool, build_backbone, cut, latent_shape
+from fssl_core.models.heads import MLP
+from fssl_core.privacy.decoder import DecoderName, build_decoder
+from fssl_core.privacy.image_quality import ssim
+from fssl_core.random import generator
+from fssl_core.settings import Settings, check_choice, check_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResistanceSettings(Settings):
+    """Everything that decides a resistant client part. Its model must be that of the split run it is made for."""
+
+    version: ClassVar[int] = 1  # raise when the results change: stored runs are then computed again
+
+    seed: int = 1138
+    # data
+    dataset: str = "cifar10"  # to be protected; its labels are not used
+    image_size: int | None = None  # pixels, also of the source; None: that of the data set
+    train_images: int | None = None  # as in the split run
+    attacker_share: float = 0.01  # of the training images, which the simulated attacker has
+    attacker_images: int | None = None  # so many instead
+    source: str = "cifar100"  # public, labelled
+    source_images: int | None = None  # use only so many, equally many of each class; None: all
+    # model
+    architecture: str = "resnet18"
+    width: int = 64
+    norm: str = "group"
+    cut_layer: int = 11
+    # the game
+    strength: float = 1.0  # 0: no attacker
+    similarity_limit: float = 0.3  # SSIM from which on the client part is charged
+    decoder: str = "res_normN4C64"
+    # optimisation
+    epochs: int = 40
+    batch: int = 128
+    learning_rate: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    decoder_learning_rate: float = 1e-3  # of Adam, as the attack's
+
+    def check(self) -> None:
+        check_choice("architecture", self.architecture, ARCHITECTURES)
+        DecoderName.parse(self.decoder)
+        check_range("attacker_share", self.attacker_share, 0, 1)
+        for name in ("epochs", "batch", "width"):
+            check_range(name, getattr(self, name), 1)
+        for name in ("strength", "learning_rate", "weight_decay", "decoder_learning_rate"):
+            check_range(name, getattr(self, name), 0)
+        check_range("momentum", self.momentum, 0, 1)
+        check_range("similarity_limit", self.similarity_limit, -1, 1)
+
+    def load_data(self, device: torch.device | str = "cpu") -> tuple[Dataset, Dataset]:
+        """The data to be protected, and the source in the same image size.
+
+        Raises:
+            SettingError: their images differ in the number of channels.
+        """
+        target = load_dataset(self.dataset, device=device, image_size=self.image_size)
+        target = target if self.train_images is None else target.with_fewer_images(self.train_images)
+        source = load_dataset(self.source, device=device, image_size=target.image_size)
+        source = source if self.source_images is None else source.with_fewer_images(self.source_images)
+        if source.channels != target.channels:
+            expected = f"a data set with {target.channels} channels, as {target.name} has"
+            raise SettingError("source", self.source, expected)
+        return target, source
+
+    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
+        """Train, and leave the table ``metrics`` and the tensors ``client`` in the run's folder.
+
+        Args:
+            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
+            progress: called as ``progress(done, total, **figures)`` after each epoch.
+
+        Returns:
+            the run's summary: accuracy on the source's test set as a fraction, and how similar the simulated
+            attacker's last reconstructions were.
+        """
+        keep_freed_memory()
+        game = ResistanceTrainer(self, *self.load_data(default_device()))
+        state = run.checkpoint.load()
+        if state is not None:
+            game.load_state_dict(state)
+        progress(game.epoch, self.epochs)
+        with repeatable_kernels():
+            while game.epoch < self.epochs:
+                game.train_epoch()
+                run.checkpoint.save(game.state_dict())
+                progress(game.epoch, self.epochs, **{name: game.metrics[-1][name] for name in ("loss", "similarity")})
+            accuracy = game.source_accuracy()
+        run.write_table("metrics", pd.DataFrame(game.metrics))
+        run.save_tensors("client", game.client.state_dict())
+        last = {name: value for name, value in game.metrics[-1].items() if name != "epoch"}
+        return {**last, "source_accuracy": accuracy}
+
+
+class ResistanceTrainer:
+    """The game of one client part, one server part and one simulated attacker.
+
+    Args:
+        settings: what to do.
+        target: the data to be protected.
+        source: labelled images of the same shape.
+    """
+
+    def __init__(self, settings: ResistanceSettings, target: Dataset, source: Dataset) -> None:
+        self.settings = s = settings
+        self.target, self.source = target, source
+        self.device = target.train.images.device
+        init = generator(s.seed, "resistance")
+        shape = (target.channels, target.image_size, target.image_size)
+        backbone = build_backbone(
+            s.architecture, width=s.width, norm=s.norm, image_size=shape[1], channels=shape[0], generator=init
+        )
+        latent = latent_shape(backbone, s.cut_layer)
+        self.client, server = cut(backbone, s.cut_layer)
+        classifier = MLP(backbone.feature_dim, [len(source.classes)], generator=init)
+        self.model = nn.Sequential(self.client, server, GlobalPool(), classifier).to(self.device)
+        # Batch norm as the attack's own decoder has it; its batches are as large as the attacker's images allow.
+        self.decoder = build_decoder(s.decoder, latent, shape, generator=init).to(self.device)
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay
+        )
+        self.decoder_optimizer = torch.optim.Adam(self.decoder.parameters(), lr=s.decoder_learning_rate)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, s.epochs)
+
+        count = s.attacker_images or round(s.attacker_share * len(target.train))
+        check_range("attacker_images", count, 2, len(target.train))
+        own = torch.randperm(len(target.train), generator=generator(s.seed, "attacker images"))[:count]
+        self.images = target.train.images[own.to(self.device)]  # the attacker's
+        self.epoch = 0
+        self.metrics: list[dict[str, float]] = []
+
+    def train_epoch(self) -> None:
+        """One pass over the source."""
+        s, train = self.settings, self.source.train
+        order = torch.randperm(len(train), generator=generator(s.seed, "source order", self.epoch)).to(self.device)
+        rows = []
+        attacked = self._attacked_batches()
+        for batch in order.split(s.batch):
+            if len(batch) > 1:
+                images = self.source.normalise(train.images[batch])
+                rows.append(self.step(images, train.labels[batch], next(attacked)))
+        means = {name: torch.stack([row[name] for row in rows]).mean().item() for name in rows[0]}
+        self.schedule.step()
+        self.epoch += 1
+        self.metrics.append({"epoch": self.epoch, **means})
+
+    def step(self, images: Tensor, labels: Tensor, attacked: Tensor) -> dict[str, Tensor]:
+        """The attacker's move, then the model's.
+
+        Args:
+            images: of the source, normalised, ``[B, C, H, W]``.
+            labels: theirs, ``[B]``.
+            attacked: uint8 images of the attacker, ``[A, C, H, W]``.
+
+        Raises:
+            NonFiniteLossError: a loss is NaN or infinite.
+        """
+        s = self.settings
+        pixels = attacked / 255
+        latents = self.client(self.target.normalise(attacked))  # [A, c, h, w]
+        attack = F.mse_loss(self.decoder(latents.detach()), pixels)
+        loss = cross_entropy = F.cross_entropy(self.model(images), labels)
+        if not torch.isfinite(attack + cross_entropy):
+            raise NonFiniteLossError(
+                f"the losses are {attack.item()} (attacker) and {cross_entropy.item()} in epoch {self.epoch + 1}; what "
+                f"was stored before it is kept. Lower learning_rate={s.learning_rate} or strength={s.strength}."
+            )
+        self.decoder_optimizer.zero_grad()
+        attack.backward()
+        self.decoder_optimizer.step()
+
+        similarity = ssim(self.decoder(latents), pixels).mean()
+        if s.strength > 0:
+            loss = cross_entropy + s.strength * F.relu(similarity - s.similarity_limit)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": cross_entropy.detach(), "similarity": similarity.detach(), "attack_mse": attack.detach()}
+
+    def _attacked_batches(self) -> Iterator[Tensor]:
+        """The attacker's images in batches of one size, without end, in an order that depends on the epoch alone."""
+        s, count = self.settings, len(self.images)
+        draw = generator(s.seed, "attacked order", self.epoch)
+        while True:
+            order = torch.randperm(count, generator=draw)
+            for rows in order.split(min(s.batch, count)):
+                if len(rows) == min(s.batch, count):
+                    yield self.images[rows.to(self.device)]
+
+    @torch.no_grad()
+    def source_accuracy(self) -> float:
+        """Accuracy on the source's test set, in [0, 1]: the model has learnt something besides hiding."""
+        self.model.eval()
+        test = self.source.test
+        right = sum(
+            (self.model(self.source.normalise(images)).argmax(1) == labels).sum().item()
+            for images, labels in zip(test.images.split(512), test.labels.split(512), strict=True)
+        )
+        self.model.train()
+        return right / len(test)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next epoch depends on."""
+        parts = (self.model, self.decoder, self.optimizer, self.decoder_optimizer, self.schedule)
+        return {"epoch": self.epoch, "metrics": self.metrics, "parts": [part.state_dict() for part in parts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where :meth:`state_dict` was taken."""
+        parts = (self.model, self.decoder, self.optimizer, self.decoder_optimizer, self.schedule)
+        for part, value in zip(parts, state["parts"], strict=True):
+            part.load_state_dict(value)
+        self.epoch, self.metrics = state["epoch"], state["metrics"]
