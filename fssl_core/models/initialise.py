@@ -30,7 +30,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
     for layer in module.modules():
         if isinstance(layer, nn.GroupNorm | nn.BatchNorm2d):
             layer.reset_parameters()
-        elif isinstance(layer, nn.Linear | nn.Conv2d):
+        elif isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             if isinstance(layer, Conv2d) and layer.standardize:
                 nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
             else:

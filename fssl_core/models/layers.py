@@ -68,6 +68,41 @@ class Conv2d(nn.Conv2d):
         return super().extra_repr() + (", standardize=True" if self.standardize else "")
 
 
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """Transposed convolution, of an odd kernel, that multiplies the image size by its stride."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        *,
+        groups: int = 1,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding=kernel_size // 2,
+            output_padding=stride - 1,
+            groups=groups,
+            bias=bias,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias, groups = self.weight, self.bias, self.groups
+        if weight.dim() == 5:  # [clients, in, out / groups, height, width]
+            groups *= weight.shape[0]
+            weight = weight.flatten(0, 1)
+            bias = None if bias is None else bias.flatten()
+        return F.conv_transpose2d(
+            x, weight, bias, self.stride, self.padding, self.output_padding, groups, self.dilation
+        )
+
+
 class GroupNorm(nn.GroupNorm):
     """Group normalisation with four channels per group, or one group where there are fewer channels."""
 

@@ -8,7 +8,15 @@ from torch.func import functional_call
 
 from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone
-from fssl_core.models.layers import BatchNorm2d, Conv2d, GroupNorm, conv_norm, norm_layer, standardize
+from fssl_core.models.layers import (
+    BatchNorm2d,
+    Conv2d,
+    ConvTranspose2d,
+    GroupNorm,
+    conv_norm,
+    norm_layer,
+    standardize,
+)
 from fssl_core.random import generator
 
 
@@ -62,8 +70,15 @@ def test_stacked_models_equal_a_loop(architecture, norm, training):
     assert_stacked_equals_loop(clients, normal(3, 2, 3, 16, 16))
 
 
-def test_stacked_convolution_with_groups_stride_and_bias():
-    convs = [Conv2d(4, 6, 3, 2, groups=2, bias=True, standardize=True).double() for _ in range(3)]
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Conv2d(4, 6, 3, 2, groups=2, bias=True, standardize=True),
+        lambda: ConvTranspose2d(4, 6, 3, 2, groups=2, bias=True),
+    ],
+)
+def test_stacked_convolution_with_groups_stride_and_bias(make):
+    convs = [make().double() for _ in range(3)]
     for key, conv in enumerate(convs):
         for value in conv.state_dict().values():
             value.copy_(normal(*value.shape, key=key))
@@ -112,6 +127,15 @@ def test_plain_convolution_is_pytorchs():
     torch.testing.assert_close(conv(x), F.conv2d(x, conv.weight, stride=2, padding=3), rtol=0, atol=0)
     assert "standardize" not in repr(conv)
     assert "standardize=True" in repr(Conv2d(3, 4, 3, standardize=True))
+
+
+@pytest.mark.parametrize(("kernel_size", "stride"), [(3, 2), (5, 4), (3, 1)])
+def test_transposed_convolution_is_the_adjoint_of_a_convolution_and_multiplies_the_size(kernel_size, stride):
+    up = ConvTranspose2d(3, 4, kernel_size, stride).double()
+    x, y = normal(2, 3, 7, 5), normal(2, 4, 7 * stride, 5 * stride, key=1)
+    assert up(x).shape == y.shape
+    down = F.conv2d(y, up.weight, stride=stride, padding=kernel_size // 2)
+    torch.testing.assert_close((up(x) * y).sum(), (x * down).sum(), rtol=1e-12, atol=1e-12)  # <A'x, y> = <x, Ay>
 
 
 @pytest.mark.parametrize(("channels", "groups"), [(2, 1), (4, 1), (8, 2), (64, 16)])

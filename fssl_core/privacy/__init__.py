@@ -1,0 +1,1 @@
+"""What activations give away: attacks and defences, each with its threat model."""

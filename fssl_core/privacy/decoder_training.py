@@ -1,0 +1,186 @@
+"""The training of a model inversion attack: from activations to images, for many attacked models at once.
+
+The decoders of K targets, with activations of one shape, are rows of one
+:class:`~fssl_core.federation.clients.ClientMatrix`. They start from the same values and see the same images in the same
+order, so a target's decoder does not depend, but for rounding, on what else is attacked.
+:mod:`fssl_core.privacy.inversion` says where the attack comes from.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fssl_core.errors import DataError, NonFiniteLossError, SettingError
+from fssl_core.federation.clients import ClientForward, ClientMatrix
+from fssl_core.privacy.decoder import build_decoder
+from fssl_core.random import generator
+from fssl_core.settings import check_choice, check_range
+
+VALIDATION_SHARE = 0.1  # of the attacker's images, by which the epoch is selected: authors' code
+PRECISIONS = ("float32", "bfloat16", "float64")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedDecoders:
+    """What :func:`train_decoders` found.
+
+    Args:
+        decoders: a row for each of the K targets, of the epoch with the lowest validation MSE.
+        untrained: where they started from.
+        history: columns target, epoch (from 1), train_mse (mean over the epoch's steps) and validation_mse.
+    """
+
+    decoders: ClientMatrix
+    untrained: ClientMatrix
+    history: pd.DataFrame
+
+    @property
+    def best_epoch(self) -> list[int]:
+        """Of each target, the epoch that was selected: the first with the lowest validation MSE."""
+        rows = self.history.groupby("target")["validation_mse"].idxmin()
+        return self.history["epoch"][rows].tolist()
+
+
+def train_decoders(
+    features: Tensor,
+    images: Tensor,
+    *,
+    decoder: str = "res_normN4C64",
+    epochs: int = 50,
+    batch: int = 32,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    precision: str = "float32",
+    backend: str = "auto",
+    progress: Callable[[int], None] | None = None,
+) -> TrainedDecoders:
+    """Train a decoder for each of K targets; a tenth of the images is set aside to select the epoch.
+
+    Args:
+        features: what each target sends of the attacker's images, ``[K, N, c, h, w]``.
+        images: these images, float ``[N, C, H, W]`` in [0, 1], the same for all targets; at least two.
+        decoder: its name, see :func:`~fssl_core.privacy.decoder.build_decoder`.
+        epochs: passes over the images that are not set aside.
+        batch: images a step; the last step of an epoch takes the rest.
+        learning_rate: of Adam, constant.
+        seed: of the first values, of the images set aside, and of the order of the others.
+        precision: ``"float32"``, ``"float64"``, or ``"bfloat16"``: autocast, weights stay float32.
+        backend: how decoders are run, see :class:`~fssl_core.federation.clients.ClientForward`.
+        progress: called with the number of finished epochs after each.
+
+    Raises:
+        SettingError: a value out of its range, a latent that cannot be doubled to the size of the images, or a step
+            that would see one pixel.
+        DataError: shapes do not fit, or features are not finite.
+        NonFiniteLossError: the error of a decoder is NaN or infinite.
+    """
+    check_choice("precision", precision, PRECISIONS)
+    check_range("epochs", epochs, 1)
+    check_range("batch", batch, 1)
+    _check_examples(features, images)
+    device, dtype = images.device, torch.float64 if precision == "float64" else torch.float32
+    features, images = features.to(dtype), images.to(dtype)
+    order = torch.randperm(len(images), generator=generator(seed, "attacker validation")).to(device)
+    held_out, training = order.tensor_split([max(1, round(VALIDATION_SHARE * len(order)))])
+    if (len(training) % batch or batch) == 1 and features.shape[3:].numel() == 1:
+        expected = f"another number: of {len(training)} images the last step has one, and batch norm needs two pixels"
+        raise SettingError("batch", batch, expected)
+
+    start = build_decoder(decoder, features.shape[2:], images.shape[1:], generator=generator(seed, "decoder"))
+    start = start.to(device, dtype)
+    untrained, current, best = (ClientMatrix(start, len(features)) for _ in range(3))
+    current.requires_grad_()
+    forward = ClientForward(current, backend)
+    # Adam treats every number by itself, so a step on the whole matrix is a step of each decoder's own Adam.
+    optimizer = torch.optim.Adam([current.weights], lr=learning_rate, fused=True)
+    lowest = torch.full([len(features)], torch.inf, dtype=dtype, device=device)
+    history = []
+    for epoch in range(1, epochs + 1):
+        shuffle = torch.randperm(len(training), generator=generator(seed, "attacker order", epoch)).to(device)
+        train_mse = torch.zeros_like(lowest)
+        for rows in training[shuffle].split(batch):
+            errors = _errors(_decode(forward, features[:, rows], precision), images[rows])  # [K]
+            errors.sum().backward()  # a decoder's gradient is that of its own error
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
+            train_mse += errors.detach() * (len(rows) / len(training))
+        validation_mse = _errors(_decode_all(forward, features[:, held_out], precision), images[held_out])
+        _check_finite(train_mse + validation_mse, epoch, learning_rate)
+
+        better = validation_mse < lowest
+        lowest = lowest.minimum(validation_mse)
+        for name, block in best.blocks.items():
+            block[better] = current.blocks[name][better]
+        errors = zip(train_mse.tolist(), validation_mse.tolist(), strict=True)
+        history += [
+            {"target": target, "epoch": epoch, "train_mse": train, "validation_mse": validation}
+            for target, (train, validation) in enumerate(errors)
+        ]
+        if progress is not None:
+            progress(epoch)
+    return TrainedDecoders(best, untrained, pd.DataFrame(history))
+
+
+def reconstruct(
+    decoders: ClientMatrix, features: Tensor, *, precision: str = "float32", backend: str = "auto"
+) -> Tensor:
+    """Images that decoders make of what each target sends.
+
+    Args:
+        decoders: a row for each of the K targets; not changed.
+        features: ``[K, N, c, h, w]``.
+        precision, backend: as for :func:`train_decoders`.
+
+    Returns:
+        ``[K, N, C, H, W]`` in [0, 1].
+    """
+    return _decode_all(ClientForward(decoders, backend), features.to(decoders.weights.dtype), precision)
+
+
+@torch.no_grad()
+def _decode_all(forward: ClientForward, features: Tensor, precision: str, block: int = 64) -> Tensor:
+    """In evaluation mode, ``block`` images at a time; in training mode again afterwards."""
+    forward.train(False)
+    parts = [_decode(forward, part, precision) for part in features.split(block, dim=1)]
+    forward.train()
+    return torch.cat(parts, dim=1)
+
+
+def _decode(forward: ClientForward, features: Tensor, precision: str) -> Tensor:
+    with autocast(features.device, precision):
+        return forward(features).to(features.dtype)  # [K, B, C, H, W]
+
+
+def _errors(reconstructions: Tensor, images: Tensor) -> Tensor:
+    """MSE of each target, ``[K]``, from ``[K, B, C, H, W]`` and ``[B, C, H, W]``."""
+    return (reconstructions - images).square().flatten(1).mean(1)
+
+
+def _check_examples(features: Tensor, images: Tensor) -> None:
+    if features.dim() != 5 or images.dim() != 4 or features.shape[1] != len(images) or len(images) < 2:
+        raise DataError(
+            "A decoder is trained on features [targets, N, c, h, w] of at least 2 images [N, C, H, W], "
+            f"got {list(features.shape)} and {list(images.shape)}."
+        )
+    if not features.isfinite().all():
+        raise DataError(
+            "The activations of the attacked clients are not all finite: a model has diverged. "
+            "Attack an earlier checkpoint or train with a lower learning rate."
+        )
+
+
+def _check_finite(errors: Tensor, epoch: int, learning_rate: float) -> None:
+    if not errors.isfinite().all():
+        target = int((~errors.isfinite()).nonzero()[0])
+        raise NonFiniteLossError(
+            f"the MSE of decoder {target + 1} of {len(errors)} is not finite in epoch {epoch}. "
+            f"Lower learning_rate={learning_rate}."
+        )
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The precision of forward passes."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")

@@ -1,0 +1,246 @@
+"""Model inversion: a decoder, trained on a few images, turns what a client sends back into images.
+
+Przewięźlikowski et al., "A deep cut into Split Federated Self-supervised Learning", ECML PKDD 2024, Section 5.3 and
+Fig. 8; the attack is that of MocoSFL (Li et al., ICLR 2023). :data:`~fssl_core.privacy.threat.MODEL_INVERSION` says
+what the attacker knows. It sends its own images, 1 % of the training set, through the client's model and trains a
+decoder (:mod:`fssl_core.privacy.decoder`) from the activations to the images: MSE, Adam at 0.001, batch 32, 50 epochs.
+The attack's error on test images is what Fig. 8b shows; larger means more private.
+
+Targets with activations of one shape are attacked together (:mod:`fssl_core.privacy.decoder_training`); a target's
+result does not depend on the others.
+
+Differs from the authors' code: the epoch is selected on all images set aside for that, not on one batch of them; images
+are not stored as JPEG in between; the attacker's images and the 128 test images are drawn here, theirs are fixed files;
+the activations of the attacker's images are computed once, since neither the client nor the images change.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.features import extract
+from fssl_core.federation.clients import BACKENDS
+from fssl_core.privacy.decoder import DecoderName, Shape
+from fssl_core.privacy.decoder_training import PRECISIONS, autocast, reconstruct, train_decoders
+from fssl_core.privacy.image_quality import check_size, mse, psnr, ssim
+from fssl_core.random import generator
+from fssl_core.settings import Settings, check_choice, check_range
+
+FEWEST_IMAGES = 10  # of the attacker: nine to train on and one to select the epoch by
+SHOWN_IMAGES = 8  # attacked images whose reconstructions are kept
+MEASURES = {"mse": mse, "psnr": psnr, "ssim": ssim}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InversionSettings(Settings):
+    """An attack on the client models of some runs. Defaults: MonAcoSFL, Section 5.3, and the authors' code.
+
+    A target is the settings of a run: with the fields ``dataset``, ``image_size`` and ``train_images``, a method
+    ``load_data(device)``, and a method ``client_model(run, data)`` that gives the client's part in evaluation mode,
+    from normalised images ``[B, C, H, W]`` to activations ``[B, c, h, w]``.
+    """
+
+    targets: tuple[Settings, ...]  # all on the same data; a target that was not run yet is run first
+    seed: int = 1138  # authors' scripts
+    attacker_share: float = 0.01  # of the training images
+    attacker_images: int | None = None  # so many instead, where a hundredth is too little to train on
+    decoder: str = "res_normN4C64"  # authors' script
+    epochs: int = 50
+    batch: int = 32
+    learning_rate: float = 1e-3
+    test_images: int = 128  # authors' code
+    precision: str = "float32"  # bfloat16: autocast
+    backend: str = "auto"  # how decoders are run: in one call, or in a loop
+
+    def check(self) -> None:
+        for target in self.targets:
+            if not callable(getattr(target, "client_model", None)):
+                expected = "settings of runs with a method client_model(run, data)"
+                raise SettingError("targets", type(target).__name__, expected)
+        data = {(target.dataset, target.image_size, target.train_images) for target in self.targets}
+        if len(data) != 1:
+            expected = "runs, at least one, of one and the same (dataset, image_size, train_images)"
+            raise SettingError("targets", sorted(data, key=str), expected)
+        DecoderName.parse(self.decoder)
+        check_choice("precision", self.precision, PRECISIONS)
+        check_choice("backend", self.backend, BACKENDS)
+        check_range("attacker_share", self.attacker_share, 0, 1)
+        if self.attacker_images is not None:
+            check_range("attacker_images", self.attacker_images, FEWEST_IMAGES)
+        for name, low in (("epochs", 1), ("batch", 1), ("learning_rate", 0), ("test_images", 2)):
+            check_range(name, getattr(self, name), low)
+
+    @property
+    def version(self) -> str:
+        """Of the attack, and of the engines whose models are attacked: stored results are of both."""
+        engines = {f"{type(target).__name__} {getattr(target, 'version', 1)}" for target in self.targets}
+        return "1 on " + ", ".join(sorted(engines))
+
+    def choose_images(self, data: Dataset) -> tuple[Tensor, Tensor]:
+        """The attacker's images, of the training set, and the attacked ones, of the test set: uint8 ``[N, C, H, W]``.
+
+        Raises:
+            SettingError: there are not so many, or too few to train on.
+        """
+        train, test = data.train.images, data.test.images
+        count = self.attacker_images or round(self.attacker_share * len(train))
+        if count < FEWEST_IMAGES:
+            expected = f"at least {FEWEST_IMAGES} of the {len(train)} training images; or set attacker_images"
+            raise SettingError("attacker_share", self.attacker_share, expected)
+        if count > len(train):
+            raise SettingError("attacker_images", count, f"at most {len(train)}, the number of training images")
+        if self.test_images > len(test):
+            raise SettingError("test_images", self.test_images, f"at most {len(test)}, the number of test images")
+        own = torch.randperm(len(train), generator=generator(self.seed, "attacker images"))[:count]
+        attacked = torch.randperm(len(test), generator=generator(self.seed, "attacked images"))[: self.test_images]
+        return train[own.to(train.device)], test[attacked.to(test.device)]
+
+    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
+        """Attack every target, and leave tables and tensors in the run's folder.
+
+        Table ``attack``: for each target (its place in ``targets``) the means over the attacked images of mse, psnr
+        in decibel and ssim, their standard errors, best_epoch, and the shape of the latent. Table ``reference``: the
+        same measures of each target's untrained decoder, and of the mean of the attacker's images as the guess for
+        every image. Table ``history``: train_mse and validation_mse by target and epoch. Tensors ``reconstructions``:
+        of the first attacked images the uint8 ``originals`` ``[images, C, H, W]`` and ``reconstructions``
+        ``[targets, images, C, H, W]``.
+
+        Args:
+            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of``, the checkpoint and the writers
+                are used.
+            progress: called as ``progress(done, total)`` after each epoch of each group of targets.
+
+        Returns:
+            the run's summary: means over the targets.
+        """
+        keep_freed_memory()
+        data = self.targets[0].load_data(default_device())
+        check_size(data.image_size)  # before anything is trained
+        own, attacked = self.choose_images(data)
+        models = [target.client_model(run.result_of(target), data) for target in self.targets]
+        groups: dict[Shape, list[int]] = {}  # targets by the shape of their latent
+        for target, model in enumerate(models):
+            groups.setdefault(_latent_shape(model, data), []).append(target)
+
+        results = run.checkpoint.load() or {}  # by target
+        epochs = self.epochs * len(groups)
+        done = self.epochs * sum(members[0] in results for members in groups.values())
+        progress(done, epochs)
+        with repeatable_kernels():
+            for members in groups.values():
+                if members[0] in results:
+                    continue
+                clients = [models[target] for target in members]
+                found = self._attack(
+                    clients, data, own, attacked, lambda epoch, done=done: progress(done + epoch, epochs)
+                )
+                results |= dict(zip(members, found, strict=True))
+                done += self.epochs
+                run.checkpoint.save(results)
+
+        guess = _quality(_pixels(own).mean(0).expand(attacked.shape), _pixels(attacked))
+        in_order = [(target, results[target]) for target in range(len(models))]
+        attack = pd.DataFrame([{"target": target, **result["attack"]} for target, result in in_order])
+        untrained = [
+            {"reference": "untrained decoder", "target": target, **result["untrained"]} for target, result in in_order
+        ]
+        history = [{"target": target, **row} for target, result in in_order for row in result["history"]]
+        run.write_table("attack", attack)
+        run.write_table("reference", pd.DataFrame([{"reference": "mean image", **guess}, *untrained]))
+        run.write_table("history", pd.DataFrame(history))
+        run.save_tensors(
+            "reconstructions",
+            {
+                "originals": attacked[:SHOWN_IMAGES].cpu(),
+                "reconstructions": torch.stack([result["reconstructions"] for _, result in in_order]),
+            },
+        )
+        return {
+            **{name: attack[name].mean() for name in MEASURES},
+            "mean_image_mse": guess["mse"],
+            "images_of_attacker": len(own),
+            "official_data": data.official,  # False: not comparable with published numbers
+        }
+
+    def _attack(
+        self,
+        clients: Sequence[nn.Module],
+        data: Dataset,
+        own: Tensor,
+        attacked: Tensor,
+        progress: Callable[[int], None],
+    ) -> list[dict[str, Any]]:
+        """The results of targets whose latents have one shape, in plain values and tensors on the CPU."""
+        features, latents = (_sent(clients, images, data, self.precision) for images in (own, attacked))
+        trained = train_decoders(
+            features,
+            _pixels(own),
+            decoder=self.decoder,
+            epochs=self.epochs,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            seed=self.seed,
+            precision=self.precision,
+            backend=self.backend,
+            progress=progress,
+        )
+        reconstructions, guesses = (
+            reconstruct(decoders, latents, precision=self.precision, backend=self.backend)
+            for decoders in (trained.decoders, trained.untrained)
+        )
+        best_epoch, history = trained.best_epoch, trained.history
+        return [
+            {
+                "attack": {
+                    **_quality(reconstructions[row], _pixels(attacked)),
+                    "best_epoch": best_epoch[row],
+                    "latent": "x".join(map(str, features.shape[2:])),
+                },
+                "untrained": _quality(guesses[row], _pixels(attacked)),
+                "history": history[history["target"] == row].drop(columns="target").to_dict("records"),
+                "reconstructions": (reconstructions[row, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu(),
+            }
+            for row in range(len(clients))
+        ]
+
+
+def _quality(images: Tensor, references: Tensor) -> dict[str, float]:
+    """Mean and standard error, over images, of each measure."""
+    found = {}
+    for name, measure in MEASURES.items():
+        values = measure(images, references)  # [N]
+        found[name] = values.mean().item()
+        found[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
+    return found
+
+
+def _sent(clients: Sequence[nn.Module], images: Tensor, data: Dataset, precision: str) -> Tensor:
+    """What each client sends of uint8 images: float32 ``[K, N, c, h, w]``."""
+    shape = _latent_shape(clients[0], data)
+    with autocast(images.device, precision):
+        sent = [extract(client, images, data.mean, data.std) for client in clients]  # each [N, c * h * w]
+    return torch.stack(sent).unflatten(2, shape)
+
+
+@torch.no_grad()
+def _latent_shape(client: nn.Module, data: Dataset) -> Shape:
+    like = next(client.parameters())
+    image = torch.zeros(1, *data.train.images.shape[1:], dtype=like.dtype, device=like.device)
+    shape = tuple(client(image).shape[1:])
+    if len(shape) != 3:
+        raise DataError(
+            f"A client is attacked through activations [B, c, h, w], not [B, {', '.join(map(str, shape))}]."
+        )
+    return shape
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """uint8 to float in [0, 1]."""
+    return images / 255
