@@ -6,11 +6,8 @@ rounds, in which the heap grows, are not counted. ResNet-18 of width 16, images 
 numbers, one query view and one key view, 100 images a step.
 """
 
-import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 
 import pytest
 import torch
@@ -18,36 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset, ImageSet
-from fssl_core.devices import keep_freed_memory
 from fssl_core.models.layers import Conv2d
 from fssl_core.objectives.moco import KeyQueue, info_nce
 from fssl_core.random import generator
 from fssl_core.training.split import SplitSettings, SplitTrainer
+from tests.benchmarks.timing import milliseconds
 from tests.training.plain_split import PlainSplit
 
 pytestmark = pytest.mark.benchmark
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    keep_freed_memory()  # as every run does
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def milliseconds(*functions: Callable[[], object], repeats: int = 5, warm_up: int = 4) -> list[float]:
-    """Median CPU time of each, called in turn."""
-    times = []
-    for _ in range(warm_up + repeats):
-        starts = []
-        for function in functions:
-            starts.append(time.process_time())
-            function()
-        starts.append(time.process_time())
-        times.append([1000 * (end - start) for start, end in pairwise(starts)])
-    return [statistics.median(column) for column in zip(*times[warm_up:], strict=True)]
 
 
 # ---------------------------------------------------------------- the two sides
