@@ -19,7 +19,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
     plain convolutions, PyTorch's default for standardised convolutions, ones and zeros for normalisations.
 
     Args:
-        module: on the CPU, made of linear, convolution, group norm and batch norm layers.
+        module: on the CPU, made of linear, (transposed) convolution, group norm and batch norm layers.
         generator: on the CPU; without one, always the same numbers.
 
     Raises:

@@ -4,30 +4,19 @@ CPU time on one thread, alternating between what is compared, the median of seve
 run mean something, to about a tenth. Four targets, 40 images of the attacker, two epochs of training.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from fssl_core.devices import keep_freed_memory
 from fssl_core.privacy.decoder_training import train_decoders
 from fssl_core.random import generator
-from tests.benchmarks.test_split import milliseconds
+from tests.benchmarks.timing import milliseconds
 
 pytestmark = pytest.mark.benchmark
 
 TARGETS, IMAGES, EPOCHS = 4, 40, 2
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    keep_freed_memory()  # as every run does
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def uniform(*shape: int) -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fssl_core.models import Projector, build, build_backbone, initialise_
-from fssl_core.models.layers import BatchNorm2d, Conv2d
+from fssl_core.models.layers import BatchNorm2d, Conv2d, ConvTranspose2d
 from fssl_core.random import generator
 
 
@@ -29,9 +29,10 @@ def test_values_follow_from_the_generator_and_not_from_the_global_one(norm):
 
 
 def test_plain_layers_are_xavier_uniform_with_zero_bias():
-    layers = nn.ModuleDict({"linear": nn.Linear(50, 30), "conv": Conv2d(16, 32, 3, bias=True)})
+    conv, up = Conv2d(16, 32, 3, bias=True), ConvTranspose2d(16, 32, 3, 2, bias=True)
+    layers = nn.ModuleDict({"linear": nn.Linear(50, 30), "conv": conv, "up": up})
     initialise_(layers, generator(0, "model"))
-    for layer, fans in ((layers["linear"], 50 + 30), (layers["conv"], 9 * (16 + 32))):
+    for layer, fans in ((layers["linear"], 50 + 30), (conv, 9 * (16 + 32)), (up, 9 * (16 + 32))):
         bound = (6 / fans) ** 0.5
         assert layer.weight.abs().max() <= bound
         assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)

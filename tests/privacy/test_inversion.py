@@ -111,7 +111,7 @@ def test_references_are_an_untrained_decoder_and_the_mean_of_the_attackers_image
 
 
 def test_an_attack_near_the_image_succeeds_and_one_far_from_it_does_not():
-    done = attack(NEAR, FAR, epochs=15, attacker_images=200)
+    done = attack(NEAR, FAR, epochs=10, attacker_images=120)
     (near, far), guess = done.table("attack")["mse"], done.summary["mean_image_mse"]
     assert near < 0.3 * guess
     assert far > 2 * near
