@@ -12,6 +12,7 @@ paper    the paper's own settings                            reproduction
 
 from typing import Any
 
+from fssl_core.errors import SettingError
 from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
@@ -77,6 +78,8 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
     if syncs_per_epoch is None:
         return settings
     check_range("syncs_per_epoch", syncs_per_epoch, low=1)
+    if "sync_every" in values:
+        raise SettingError("syncs_per_epoch", syncs_per_epoch, "None where sync_every is given")
     steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
     return settings.changed(sync_every=max(1, steps // syncs_per_epoch))
 

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice
 
 NOT_RUN = "not run"
+
+PRINTED = {  # our name: the name in the papers' tables
+    "dataset": {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet12": "ImageNet-12"},
+    "architecture": {f"resnet{depth}": f"ResNet-{depth}" for depth in (10, 18, 34, 50)},
+    "partition": {"iid": "IID", "non_iid_class": "non-IID"},
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,81 @@ def beside_paper(quantities: Iterable[Quantity], *, profile: str) -> pd.DataFram
                 difference = _number(values.mean() - quantity.paper, quantity, "+") + unit
         rows.append([quantity.name, ours, paper, difference, quantity.protocol, profile])
     return pd.DataFrame(rows, columns=["quantity", "ours", "paper", "difference", "protocol", "profile"])
+
+
+def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Runs, or a paper's cells, under one set of names, so that they can be matched and drawn together.
+
+    Data sets and architectures get their printed names, partitions become "IID" and "non-IID", and MocoSFL gets its
+    cut: ``"MocoSFL-3"``. A name that no paper prints, such as ``"scattered-digits"``, stays, and so matches no cell;
+    and runs on files under the name of CIFAR that are not the official ones are marked and match none either.
+
+    Args:
+        frame: with any of the columns dataset, architecture, partition, method with cut_layer, and official_data.
+    """
+    frame = frame.copy()
+    if "official_data" in frame:  # of a folder of images nothing can tell
+        look_alike = frame["dataset"].isin(["cifar10", "cifar100"]) & ~frame["official_data"].astype(bool)
+        frame.loc[look_alike, "dataset"] += " (unofficial files)"
+    for column, names in PRINTED.items():
+        if column in frame:
+            frame[column] = frame[column].replace(names)
+    if "partition" in frame:
+        frame["partition"] = frame["partition"].str.replace(r"^classes:\d+$", "non-IID", regex=True)
+    if "method" in frame and "cut_layer" in frame:
+        split = frame["method"] == "MocoSFL"
+        cuts = frame.loc[split, "cut_layer"].astype(int).astype(str)
+        frame.loc[split, "method"] = "MocoSFL-" + cuts
+    return frame
+
+
+def beside_cells(
+    results: pd.DataFrame,
+    cells: pd.DataFrame,
+    *,
+    on: Sequence[str],
+    profile: str,
+    value: str = "linear_probe_accuracy",
+    missing: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """A row for each cell of a paper's table and for each setting of ours: nothing is left out, nothing filled.
+
+    Ours stands beside a printed number only where all columns ``on`` agree, so a stand-in for the paper's data has
+    rows of its own, first, and no difference; the paper's cells follow in its order.
+
+    Args:
+        results: a row per run with the columns ``on`` and ``value``, a fraction.
+        cells: from :func:`~fssl_core.reporting.reference.paper_table`, in percent.
+        on: columns that name a cell, "dataset" among them. Both frames are taken :func:`as_printed`.
+        profile: of the results.
+        value: column of ours; its name is the protocol shown.
+        missing: settings that could not be run, with the columns ``on`` and ``reason``.
+
+    Returns:
+        The columns ``on`` and those of :func:`beside_paper` in place of ``quantity``. What the paper quotes from
+        another work is marked so.
+
+    Raises:
+        SettingError: two printed cells agree in all columns ``on``.
+    """
+    on = list(on)
+    ours = {key: rows[value].to_numpy() for key, rows in as_printed(results).groupby(on, sort=False)}
+    printed = as_printed(cells).set_index(on)
+    if not printed.index.is_unique:
+        raise SettingError("on", on, "columns that tell all cells of the paper's table apart")
+    absent = missing is None or missing.empty
+    reasons = {} if absent else as_printed(missing).groupby(on)["reason"].first().to_dict()
+    keys = [key for key in ours if key not in printed.index] + list(printed.index)
+    stated = (printed["value"] / 100).to_dict()
+    quantities = [Quantity("", ours.get(key), stated.get(key), "%", value.replace("_", " "), 2) for key in keys]
+    table = beside_paper(quantities, profile=profile).drop(columns="quantity")
+    quoted = printed["cited_from"].notna().to_dict()
+    table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]
+    table["ours"] = [
+        f"{shown}: {reasons[key]}" if shown == NOT_RUN and key in reasons else shown
+        for shown, key in zip(table["ours"], keys, strict=True)
+    ]
+    return pd.concat([pd.DataFrame(keys, columns=on), table], axis=1)
 
 
 def _number(value: float, quantity: Quantity, sign: str = "") -> str:

@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.errors import DataError, NonFiniteLossError, SettingError
 from fssl_core.experiments import averaging_settings, run, run_all, split_settings
 from fssl_core.experiments.store import Run
 from fssl_core.objectives import OBJECTIVES
@@ -39,6 +39,22 @@ def test_the_paper_profile_is_the_papers_setting():
 def test_values_replace_those_of_the_profile():
     settings = split_settings("laptop", clients=10, learning_rate=0.01, cut_layer=5)
     assert (settings.learning_rate, settings.client_learning_rate, settings.cut_layer) == (0.01, 0.1, 5)
+
+
+@pytest.mark.parametrize(("syncs", "every"), [(1, 40), (3, 13), (10, 4), (100, 1)])
+def test_syncs_per_epoch_are_counted_on_the_data(syncs, every):
+    assert split_settings("laptop", clients=5, syncs_per_epoch=syncs).sync_every == every  # 40 steps an epoch
+    assert split_settings("smoke", clients=5, syncs_per_epoch=syncs).sync_every == max(1, 4 // syncs)
+
+
+def test_syncs_per_epoch_need_the_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="'imagenet12' is not at"):
+        split_settings("paper", clients=100, dataset="imagenet12", syncs_per_epoch=10)
+    with pytest.raises(SettingError, match="syncs_per_epoch=0"):
+        split_settings("laptop", clients=5, syncs_per_epoch=0)
+    with pytest.raises(SettingError, match=r"syncs_per_epoch=10 .*None where sync_every is given"):
+        split_settings("laptop", clients=5, syncs_per_epoch=10, sync_every=4)
 
 
 @pytest.mark.parametrize(

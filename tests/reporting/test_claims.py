@@ -14,9 +14,9 @@ def verdict(claim_id, results, profile="laptop"):
     return judge(CLAIMS[claim_id], results, profile).verdict
 
 
-def test_every_predicate_belongs_to_a_claim_and_five_artifacts_are_complete():
+def test_every_predicate_belongs_to_a_claim_and_eight_artifacts_are_complete():
     assert set(PREDICATES) <= set(CLAIMS)
-    done = {"fig2", "fig3", "fig5", "fig6", "fig9"}
+    done = {"fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "fig9"}
     missing = {c.id for c in paper_claims("monacosfl") if c.artifact in done} - set(PREDICATES)
     assert not missing
 
@@ -157,6 +157,83 @@ def test_training_claims_are_never_judged_at_smoke_but_arithmetic_is():
     table = check_claims("monacosfl/fig6", DEEP, "smoke").set_index("id")["verdict"]
     assert table.pop("monacosfl-sec51-images-between-syncs") == "holds"
     assert set(table) == {"not run"}
+
+
+def test_fig1_on_traffic_and_accuracies():
+    both = pd.concat([RESNET, DEEP])
+    table = check_claims("monacosfl/fig1", both, "gpu").set_index("id")
+    assert set(table["verdict"]) == {"holds"}
+    assert table["value"].to_dict() == {
+        "monacosfl-fig1-optimal-cut": "11 on the client, 7 on the server (505.0 MiB)",
+        "monacosfl-fig1-accuracy-gap-at-optimum": "gap +33.0 points at cut 11; lost from cut 1: MocoSFL 35.0, "
+        "MonAcoSFL 2.0",
+    }
+    swapped = DEEP.replace({"MocoSFL": "MonAcoSFL", "MonAcoSFL": "MocoSFL"})
+    worse = pd.concat([RESNET.assign(total_bytes=RESNET["cut_layer"]), swapped])
+    assert set(check_claims("monacosfl/fig1", worse, "gpu")["verdict"]) == {"fails"}
+    assert check_claims("monacosfl/fig1", both, "smoke")["verdict"].tolist() == ["holds", "not run"]
+    shallow = both[both["cut_layer"] <= 9]
+    assert set(check_claims("monacosfl/fig1", shallow, "laptop")["verdict"]) == {"not run"}
+
+
+def test_fig1_needs_both_halves_of_the_second_claim():
+    claim = "monacosfl-fig1-accuracy-gap-at-optimum"
+    assert verdict(claim, accuracies([80] * 5 + [60], [90] * 5 + [65])) == "fails"  # ahead, but losing more
+    assert verdict(claim, accuracies([90] * 5 + [65], [70] * 5 + [60])) == "fails"  # losing less, but behind
+
+
+FEDERATIONS = pd.concat(
+    accuracies(mocosfl, [80] * 5, clients=clients, sync_every=10 * clients)
+    for clients, mocosfl in ((5, [80, 76, 74, 73, 69]), (20, [80, 70, 60, 50, 40]), (200, [60, 55, 50, 50, 45]))
+)
+FIG4 = ["monacosfl-fig4-depth-hurts-mocosfl", "monacosfl-fig4-unreliable-beyond-7"]
+
+
+def test_fig4():
+    table = check_claims("monacosfl/fig4", FEDERATIONS, "paper").set_index("id")
+    assert set(table["verdict"]) == {"holds"}
+    assert table["value"].tolist() == [
+        "cut 1 is ahead of the worst deep cut by 11.0 to 40.0 points",
+        "cuts 9 are behind by 6.8 to 25.0 points (5, 20, 200 clients)",
+    ]
+    flat = pd.concat([FEDERATIONS.query("clients != 200"), accuracies([60] * 5, [80] * 5, clients=200)])
+    assert [verdict(claim, flat) for claim in FIG4] == ["fails", "fails"]
+    only_9_points = pd.concat([FEDERATIONS.query("clients > 5"), accuracies([80, 80, 80, 80, 71], [80] * 5)])
+    assert [verdict(claim, only_9_points) for claim in FIG4] == ["fails", "holds"]
+
+
+def test_fig4_asks_for_the_papers_sizes_only_where_the_claim_names_them():
+    smaller = FEDERATIONS.replace({"clients": {200: 10}})
+    assert [verdict(claim, smaller) for claim in FIG4] == ["not run", "holds"]
+    assert [verdict(claim, FEDERATIONS.query("cut_layer <= 7")) for claim in FIG4] == ["not run", "not run"]
+    assert [verdict(claim, FEDERATIONS.query("cut_layer >= 9")) for claim in FIG4] == ["not run", "not run"]
+    assert [verdict(claim, FEDERATIONS.query("method == 'MonAcoSFL'")) for claim in FIG4] == ["not run", "not run"]
+
+
+MOBILE = {"architecture": "mobilenetv2", "clients": 20}
+FIG7 = ["monacosfl-fig7-gap-40", "monacosfl-fig7-every-depth"]
+
+
+def test_fig7():
+    wide = accuracies([70, 30, 30, 30, 30, 30, 30, 34, 50], [72, 72, 74, 75, 75, 75, 75, 75, 60], **MOBILE)
+    table = check_claims("monacosfl/fig7", wide, "paper").set_index("id")
+    assert set(table["verdict"]) == {"holds"}
+    assert table["value"].tolist() == [
+        "smallest gap +41.0 points, at cut 15; relaxed: holds",
+        "gap +2.0 to +45.0 points at cuts 1, 3, 5, 7, 9, 11, 13, 15, 17",
+    ]
+    narrow = accuracies([70] * 9, [75] * 8 + [65], **MOBILE)  # ahead at all cuts but the last
+    table = check_claims("monacosfl/fig7", narrow, "paper").set_index("id")
+    assert set(table["verdict"]) == {"fails"}
+    assert table.loc["monacosfl-fig7-gap-40", "value"] == "smallest gap +5.0 points, at cut 3; relaxed: holds"
+
+
+def test_fig7_with_few_cuts_or_another_model_is_not_run():
+    some = accuracies([70, 30, 30, 30, 30], [75] * 5, **MOBILE)
+    assert [verdict(claim, some) for claim in FIG7] == ["not run", "holds"]
+    assert [verdict(claim, some.query("cut_layer <= 3")) for claim in FIG7] == ["not run", "not run"]
+    resnet = some.assign(architecture="resnet18")
+    assert [verdict(claim, resnet) for claim in FIG7] == ["not run", "not run"]
 
 
 def logged_steps(jump, fall, **columns):

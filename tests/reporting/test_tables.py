@@ -2,7 +2,8 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.reporting.tables import Quantity, beside_paper, show
+from fssl_core.reporting.reference import paper_table
+from fssl_core.reporting.tables import Quantity, as_printed, beside_cells, beside_paper, show
 
 
 def row(quantity):
@@ -53,3 +54,63 @@ def test_show_selects_columns():
     assert list(show(frame, ["b"]).frame.columns) == ["b"]
     with pytest.raises(SettingError, match="column='c' cannot be used: expected one of a, b"):
         show(frame, ["c"])
+
+
+CELL = ["method", "dataset", "partition", "clients"]
+RUNS = pd.DataFrame(
+    {
+        "method": "MocoSFL",
+        "cut_layer": [3, 1, 1],
+        "dataset": ["scattered-digits", "cifar10", "cifar10"],
+        "partition": "classes:2",
+        "clients": [5, 20, 20],
+        "linear_probe_accuracy": [0.5, 0.8, 0.9],
+    }
+)
+
+
+def test_runs_and_printed_cells_get_the_same_names():
+    run = as_printed(RUNS).iloc[1][CELL].tolist()
+    cells = as_printed(paper_table("mocosfl", "table1"))
+    assert run == ["MocoSFL-1", "CIFAR-10", "non-IID", 20]
+    assert (cells[CELL] == run).all(axis=1).sum() == 1
+    assert as_printed(pd.DataFrame({"architecture": ["resnet50", "vgg16"]}))["architecture"].tolist() == [
+        "ResNet-50",
+        "vgg16",
+    ]
+    assert as_printed(as_printed(RUNS)).equals(as_printed(RUNS))
+    assert set(RUNS["method"]) == {"MocoSFL"}  # the argument is left alone
+
+
+def test_every_printed_cell_has_a_row_and_a_stand_in_has_its_own():
+    cells = paper_table("mocosfl", "table1")
+    missing = RUNS.iloc[[0]].assign(dataset="cifar100", reason="no such folder")
+    table = beside_cells(RUNS, cells, on=CELL, profile="laptop", missing=missing)
+    assert len(table) == 1 + len(cells)
+    assert list(table.columns) == [*CELL, "ours", "paper", "difference", "protocol", "profile"]
+    shown = {tuple(row[:4]): tuple(row[4:7]) for row in table.itertuples(index=False)}
+    assert table.iloc[0].tolist()[:7] == ["MocoSFL-3", "scattered-digits", "non-IID", 5, "50.00 %", "not stated", ""]
+    assert shown["MocoSFL-1", "CIFAR-10", "non-IID", 20] == ("85.00 ± 7.07 % (n=2)", "85.84 %", "-0.84 points")
+    assert shown["MocoSFL-3", "CIFAR-10", "non-IID", 5] == ("not run", "87.29 %", "")
+    assert shown["MocoSFL-3", "CIFAR-100", "non-IID", 5] == ("not run: no such folder", "57.70 %", "")
+    assert shown["MocoSFL-1", "CIFAR-100", "non-IID", 5] == ("not run", "58.78 %", "")
+    assert shown["FL-BYOL", "CIFAR-10", "non-IID", 5] == ("not run", "83.34 % (quoted)", "")
+
+
+def test_a_subset_under_the_name_of_cifar_is_not_compared():
+    table = beside_cells(
+        RUNS.assign(official_data=[False, True, False]),
+        paper_table("mocosfl", "table1"),
+        on=CELL,
+        profile="gpu",
+        missing=pd.DataFrame(),
+    )
+    assert table["dataset"].iloc[:2].tolist() == ["scattered-digits", "cifar10 (unofficial files)"]
+    assert table["difference"].iloc[:2].tolist() == ["", ""]
+    row = table[(table[CELL] == ["MocoSFL-1", "CIFAR-10", "non-IID", 20]).all(axis=1)].iloc[0]
+    assert (row["ours"], row["difference"]) == ("80.00 %", "-5.84 points")
+
+
+def test_cells_that_cannot_be_told_apart_are_an_error():
+    with pytest.raises(SettingError, match=r"on=\['method', 'dataset'\] cannot be used"):
+        beside_cells(RUNS, paper_table("mocosfl", "table1"), on=["method", "dataset"], profile="laptop")

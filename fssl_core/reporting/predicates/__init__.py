@@ -1,5 +1,5 @@
 """One module per paper with a predicate per claim; importing this package registers them all."""
 
-from fssl_core.reporting.predicates import monacosfl
+from fssl_core.reporting.predicates import mocosfl, monacosfl, monacosfl_attack
 
-__all__ = ["monacosfl"]
+__all__ = ["mocosfl", "monacosfl", "monacosfl_attack"]

@@ -15,6 +15,33 @@ MIB = 2**20
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
 
+# ----------------------------------------------------------------------------------- fig1: traffic and accuracy
+
+
+@predicate("monacosfl-fig1-optimal-cut")
+def optimal_cut(results: pd.DataFrame) -> tuple[bool, str] | None:
+    """Among all nine cuts under two-way counting, as for Figure 3; the layers of ResNet-18 include its classifier."""
+    rows = _traffic(results, "resnet18")
+    if list(rows["cut_layer"]) != list(range(1, 18, 2)):
+        return None
+    best = rows.loc[rows["total_bytes"].idxmin()]
+    value = f"{best.cut_layer} on the client, {18 - best.cut_layer} on the server ({best.total_bytes / MIB:.1f} MiB)"
+    return bool(best.cut_layer == 11), value
+
+
+@predicate("monacosfl-fig1-accuracy-gap-at-optimum")
+def accuracy_gap_at_optimum(results: pd.DataFrame) -> tuple[bool, str] | None:
+    """In every setting that has both cuts; the paper does not say which one its figure shows."""
+    table = _at_cuts(results, 1, 11)
+    if table.empty:
+        return None
+    gap = table["MonAcoSFL"][11] - table["MocoSFL"][11]
+    loss = {method: table[method][1] - table[method][11] for method in METHODS}
+    value = f"gap {_span(gap, '+.1f')} points at cut 11; lost from cut 1: "
+    value += ", ".join(f"{method} {_span(loss[method], '.1f')}" for method in METHODS)
+    return bool(((gap > 0) & (loss["MocoSFL"] > loss["MonAcoSFL"])).all()), value
+
+
 # ---------------------------------------------------------------------------------------------- fig2: activations
 
 
@@ -76,6 +103,38 @@ def sync_grows(results: pd.DataFrame) -> tuple[bool, str] | None:
     holds = all((values.diff().dropna() > 0).all() for values in sync.values())
     value = "; ".join(f"{name} {v.iloc[0] / MIB:.1f} to {v.iloc[-1] / MIB:.1f} MiB" for name, v in sync.items())
     return holds, value
+
+
+# ------------------------------------------------------------------------------- fig4: MocoSFL by size of federation
+
+
+def _mocosfl(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean linear-probe accuracy of MocoSFL in points; rows a setting, columns the cuts, which all settings have."""
+    rows = results[(results["method"] == "MocoSFL") & (results["partition"] != "iid")]
+    return 100 * rows.pivot_table("linear_probe_accuracy", SETTING, "cut_layer").dropna(axis="columns")
+
+
+@predicate("monacosfl-fig4-depth-hurts-mocosfl")
+def depth_hurts_mocosfl(results: pd.DataFrame) -> tuple[bool, str] | None:
+    table = _mocosfl(results)
+    table = table[table.index.isin([5, 20, 200], level="clients")]
+    deep = table.loc[:, table.columns >= 9]
+    if table.index.unique("clients").size < 3 or 1 not in table or deep.empty:
+        return None
+    loss = table[1] - deep.min(axis=1)
+    return bool((loss >= 10).all()), f"cut 1 is ahead of the worst deep cut by {_span(loss, '.1f')} points"
+
+
+@predicate("monacosfl-fig4-unreliable-beyond-7")
+def unreliable_beyond_7(results: pd.DataFrame) -> tuple[bool, str] | None:
+    """For every number of clients there is, over those of the cuts that were run."""
+    table = _mocosfl(results)
+    shallow, deep = table.loc[:, table.columns <= 7], table.loc[:, table.columns >= 9]
+    if shallow.empty or deep.empty:
+        return None
+    loss = shallow.mean(axis=1) - deep.mean(axis=1)
+    sizes, cuts = (", ".join(map(str, names)) for names in (loss.index.unique("clients"), deep.columns))
+    return bool((loss > 0).all()), f"cuts {cuts} are behind by {_span(loss, '.1f')} points ({sizes} clients)"
 
 
 # ------------------------------------------------------------------------------------------------ fig5: the 2-D toy
@@ -172,6 +231,36 @@ def state_of_the_art(results: pd.DataFrame) -> tuple[bool, str] | None:
     share = traffic[11] / traffic[1]
     value = f"gap {_span(gap, '+.1f')} points at {_span(share, '.2f')} of the traffic of cut 1"
     return bool((gap > 0).all() and (share < 0.5).all()), value
+
+
+# ------------------------------------------------------------------------------------------------ fig7: MobileNetV2
+
+
+def _gaps(results: pd.DataFrame) -> pd.DataFrame:
+    """MonAcoSFL - MocoSFL on MobileNetV2 in points; rows a setting, columns the cuts, which all settings have."""
+    table = _accuracy(results[results["architecture"] == "mobilenetv2"])
+    return (table["MonAcoSFL"] - table["MocoSFL"]).unstack("cut_layer").dropna(axis="columns")
+
+
+@predicate("monacosfl-fig7-gap-40")
+def gap_40(results: pd.DataFrame) -> tuple[bool, str] | None:
+    """The relaxed reading, ahead at all of these cuts, stands beside the verdict."""
+    gaps = _gaps(results).reindex(columns=range(3, 17, 2))
+    if gaps.empty or gaps.isna().any(axis=None):
+        return None
+    least = gaps.min(axis=None)
+    relaxed = "holds" if least > 0 else "fails"
+    return bool(least >= 40), f"smallest gap {least:+.1f} points, at cut {gaps.min().idxmin()}; relaxed: {relaxed}"
+
+
+@predicate("monacosfl-fig7-every-depth")
+def every_depth(results: pd.DataFrame) -> tuple[bool, str] | None:
+    """At all cuts there are, at least three of them, as for the tendencies of Figure 6."""
+    gaps = _gaps(results)
+    if gaps.shape[1] < 3:
+        return None
+    value = f"gap {_span(gaps.to_numpy().ravel(), '+.1f')} points at cuts {', '.join(map(str, gaps.columns))}"
+    return bool((gaps > 0).all(axis=None)), value
 
 
 # ---------------------------------------------------------------------------------------------- fig9: misalignment

@@ -1,0 +1,100 @@
+"""What federated self-supervised learning needs: accuracy by batch, by number of clients, and by kind of negatives."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from fssl_core.reporting.plots_style import (
+    GREY,
+    MethodStyle,
+    finish,
+    first_column,
+    legend_below,
+    mean_and_std,
+    method_styles,
+    panels,
+    percent_axis,
+    use_style,
+)
+
+LINES = {"a": ("batch", "images in a client's step"), "b": ("clients", "clients sharing the same images")}
+TITLES = {"a": "(a) batch", "b": "(b) clients", "c": "(c) negatives"}
+APART = 1.03  # neighbours' places on a logarithmic axis, so that error bars do not cover each other
+
+
+@use_style()
+def challenges(
+    results: pd.DataFrame,
+    metric: str = "knn_accuracy",
+    *,
+    subtitle: str,
+    title: str,
+    chance: float | None = None,
+) -> Figure:
+    """Accuracy against the batch (a), the number of clients (b) and what the queue holds (c).
+
+    Mean and standard deviation over rows, usually seeds, with each row as a dot. Under a bar of panel (c) stands the
+    mean similarity of the queries to these negatives.
+
+    Args:
+        results: a row per run and panel, with the columns panel ("a", "b" or "c"; others are left out), method,
+            ``metric`` (a fraction), batch, clients, negatives and negative_similarity, of which a panel reads its own.
+        metric: the accuracy to draw.
+        subtitle: profile, data and seeds.
+        title: the figure's title.
+        chance: accuracy of guessing, drawn as a line.
+    """
+    styles = method_styles(results.loc[results["panel"].isin(TITLES), "method"])
+    fig, grid = panels(3, width=3.7, height=3.3, sharey=True)
+    for axes, (panel, heading) in zip(grid, TITLES.items(), strict=True):
+        rows = results[results["panel"] == panel].dropna(subset=metric)
+        if panel in LINES:
+            _lines(axes, rows, *LINES[panel], metric, styles)
+        else:
+            _bars(axes, rows, metric, styles)
+        if chance is not None:
+            axes.axhline(chance, color=GREY, linestyle=":", label="chance", zorder=1)
+        axes.set_title(heading)
+        if first_column(axes):
+            percent_axis(axes, metric.replace("_", " ").replace("knn", "kNN"))
+    legend_below(fig)
+    return finish(fig, title, subtitle)
+
+
+def _lines(axes: Axes, rows: pd.DataFrame, x: str, label: str, metric: str, styles: Mapping[str, MethodStyle]) -> None:
+    drawn = [name for name in styles if name in set(rows["method"])]
+    for number, name in enumerate(drawn):
+        style, seeds = styles[name], rows[rows["method"] == name].groupby(x)[metric]
+        values = {place * APART ** (number - (len(drawn) - 1) / 2): group.to_numpy() for place, group in seeds}
+        mean, std = np.array([mean_and_std(group) for group in values.values()]).T
+        axes.errorbar(
+            list(values), mean, std, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
+            markersize=6, capsize=3,
+        )  # fmt: skip
+        for place, dots in values.items():
+            axes.plot([place] * len(dots), dots, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+    ticks = sorted(rows[x].unique().astype(int))
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels(ticks)
+    axes.set_xlabel(label)
+
+
+def _bars(axes: Axes, rows: pd.DataFrame, metric: str, styles: Mapping[str, MethodStyle]) -> None:
+    labels = []
+    for place, ((name, method), runs) in enumerate(rows.groupby(["negatives", "method"], sort=False)):
+        mean, std = mean_and_std(runs[metric].to_numpy())
+        spread = {"yerr": std, "capsize": 3} if len(runs) > 1 else {}
+        axes.bar(place, mean, 0.6, color=styles[method].colour, edgecolor="black", lw=0.5, alpha=0.85, **spread)
+        axes.plot([place] * len(runs), runs[metric], ".", color="black", alpha=0.5, markersize=4)
+        similarity = runs["negative_similarity"].mean()
+        labels.append(name if pd.isna(similarity) else f"{name}\n{similarity:.2f}")
+    axes.set_xticks(range(len(labels)), labels)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(False, axis="x")
+    axes.set_xlabel("keys in the queue, their similarity to queries")
