@@ -1,4 +1,4 @@
-"""The command ``fssl``: list and reproduce the notebooks, look after data, stored outputs and claims."""
+"""The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, training over a network."""
 
 import argparse
 import re
@@ -24,6 +24,8 @@ examples:
   fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
   fssl data cifar10 --download                         fetch a data set
   fssl claims --paper monacosfl                        which of the paper's claims hold
+  fssl serve-split --clients 5 --set cut_layer=3       train over a network: the server ...
+  fssl join-split tcp://127.0.0.1:5555                 ... and each of its clients, in a terminal of its own
 """
 
 
@@ -89,6 +91,29 @@ def _parser() -> argparse.ArgumentParser:
     command = add("claims", _claims, "check the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
     command.add_argument("--profile", metavar="P", help="results of this profile; default: the most faithful recorded")
+
+    def add_timeout(command: argparse.ArgumentParser, wait: float, text: str) -> None:
+        command.add_argument("--wait", type=float, default=wait, metavar="S", help=f"{text}; default: {wait:g}")
+        text = "seconds of silence after which the other side is taken for lost; default: 10"
+        command.add_argument("--timeout", type=float, default=10.0, metavar="S", help=text)
+
+    command = add("serve-split", _serve_split, "train a split federation whose clients join from other processes")
+    command.add_argument("--clients", type=int, required=True, metavar="N", help="number of clients to wait for")
+    address = "tcp://127.0.0.1:5555"
+    text = f"where to listen; tcp://0.0.0.0:5555 for every address of this machine; default: {address}"
+    command.add_argument("--bind", default=address, metavar="ADDRESS", help=text)
+    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    text = "replace a setting of the profile, the value in YAML, e.g. --set cut_layer=5; repeatable"
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    text = "folder for the results; default: a new one in network/ beside the stored runs"
+    command.add_argument("--out", metavar="FOLDER", help=text)
+    add_timeout(command, 300.0, "seconds until all clients must be there")
+
+    command = add("join-split", _join_split, "take part in a split federation as one of its clients")
+    command.add_argument("address", metavar="ADDRESS", help="of the server, e.g. tcp://192.168.1.5:5555")
+    text = "number of this client, from 0; default: the lowest that is free"
+    command.add_argument("--client", type=int, metavar="I", help=text)
+    add_timeout(command, 60.0, "seconds until the server must have answered")
     return parser
 
 
@@ -159,6 +184,56 @@ def _claims(arguments: argparse.Namespace) -> int:
     short = table["claim"].map(lambda claim: textwrap.shorten(claim, 70, placeholder=" ..."))
     print(_text(table.assign(claim=short)))
     print(f"\n{len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 0
+
+
+def _serve_split(arguments: argparse.Namespace) -> int:
+    from datetime import datetime
+    from pathlib import Path
+
+    import pandas as pd
+    from tqdm import tqdm
+
+    from fssl_core.experiments.profiles import split_settings
+    from fssl_core.network.handshake import check_types
+    from fssl_core.network.server import claim_folder, serve_split, store
+    from fssl_core.paths import runs_root
+
+    values = dict(_assignment(text) for text in arguments.set)
+    if "clients" in values:
+        raise SettingError("--set", f"clients={values['clients']}", "the number of clients as --clients")
+    check_types(values)
+    settings = split_settings(arguments.profile, clients=arguments.clients, **values)
+    started = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    folder = Path(arguments.out) if arguments.out else runs_root() / "network" / started
+    claim_folder(folder, settings)
+    with tqdm(total=settings.epochs, unit="epoch", leave=False, dynamic_ncols=True) as bar:
+
+        def progress(done: int, total: int, **figures: Any) -> None:
+            if not done:
+                bar.reset()  # the time until all clients were there does not count
+            bar.set_postfix(figures, refresh=False)
+            bar.update(done - bar.n)
+
+        served = serve_split(
+            settings, bind=arguments.bind, wait=arguments.wait, timeout=arguments.timeout, progress=progress
+        )
+    store(served, folder)
+    print(_text(pd.DataFrame({"result": served.summary.keys(), "value": map(str, served.summary.values())})))
+    print(f"\nStored in {folder}.")
+    return 0
+
+
+def _join_split(arguments: argparse.Namespace) -> int:
+    from fssl_core.network.client import join_split
+
+    def joined(client: int, settings: Any) -> None:
+        print(f"fssl: client {client} of {settings.clients}: {settings.method} on {settings.dataset}", file=sys.stderr)
+
+    client = join_split(
+        arguments.address, client=arguments.client, wait=arguments.wait, timeout=arguments.timeout, joined=joined
+    )
+    print(f"fssl: client {client}: the server has finished the training", file=sys.stderr)
     return 0
 
 

@@ -116,6 +116,16 @@ def test_reproduce_reads_values_as_yaml(project, executed):
         (["data", "no-such-set"], "no-such-set"),
         (["claims", "--paper", "nobody"], "paper='nobody' cannot be used"),
         (["claims", "--profile", "fast"], "profile='fast' cannot be used"),
+        (["join-split", "nowhere"], "ADDRESS='nowhere' cannot be used: expected an address such as tcp://"),
+        (["join-split", "tcp://127.0.0.1:9", "--wait", "0.3"], "No server answered at tcp://127.0.0.1:9 within 0.3"),
+        (["serve-split", "--clients", "2", "--set", "clients=3"], "expected the number of clients as --clients"),
+        (["serve-split", "--clients", "2", "--set", "cuts=3"], "cuts=3 cannot be used: expected one of the settings"),
+        (["serve-split", "--clients", "2", "--set", "epochs=a"], "epochs='a' cannot be used: expected a value of type"),
+        (["serve-split", "--clients", "2", "--set", "epochs=1.5"], "epochs=1.5 cannot be used"),
+        (
+            ["serve-split", "--clients", "2", "--set", "pretrained_client=x"],
+            "expected none where clients are processes",
+        ),
     ],
 )
 def test_bad_input_is_a_message_and_status_2(project, capsys, arguments, message):
@@ -125,6 +135,31 @@ def test_bad_input_is_a_message_and_status_2(project, capsys, arguments, message
     assert message in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--bind", "tcp://1.2.3.4:5", "expected an address of this machine"),
+        ("--bind", "here", "expected an address such as"),
+        ("--timeout", "0", "timeout=0.0 cannot be used"),
+        ("--set", "cut_layer=11", "cut_layer=11 cannot be used: expected one of 1, 3, 5"),
+    ],
+)
+def test_a_server_that_cannot_listen_or_train_says_why(project, monkeypatch, capsys, option, value, message):
+    monkeypatch.setenv("FSSL_RUNS", str(project / "runs"))
+    assert cli.main(["serve-split", "--clients", "5", "--set", "cut_layer=3", option, value]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("fssl: ")
+    assert message in error
+
+
+def test_without_pyzmq_the_network_commands_say_what_to_install(project, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.startswith("fssl_core.network")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "zmq", None)
+    assert cli.main(["join-split", "tcp://127.0.0.1:5555"]) == 2
+    assert "pip install 'fssl-core[network]'" in capsys.readouterr().err
 
 
 def test_data_lists_what_is_there_and_where_it_looked(project, monkeypatch, capsys):

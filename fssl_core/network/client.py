@@ -1,0 +1,165 @@
+"""What a client process does: join, then answer what the server asks until it says that the run is over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.errors import DataError, FsslError
+from fssl_core.network.handshake import digest, read_welcome, versions
+from fssl_core.network.messages import Layout, Message, ProtocolError, check_layout, layout
+from fssl_core.network.remote_clients import MODELS
+from fssl_core.network.sockets import GOODBYE, ConnectionLostError, Link
+from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_clients import SplitClients
+
+
+def join_split(
+    address: str,
+    *,
+    client: int | None = None,
+    wait: float = 60.0,
+    timeout: float = 10.0,
+    joined: Callable[[int, SplitSettings], None] = lambda client, settings: None,
+) -> int:
+    """Take part in a federation as one client, until its end.
+
+    Args:
+        address: of the server, ``tcp://HOST:PORT``.
+        client: the number to take; None: the lowest that is free.
+        wait: seconds until the server must have answered.
+        timeout: seconds of silence after which the server is lost.
+        joined: called with number and settings when the server has let this client in.
+
+    Returns:
+        the client's number.
+
+    Raises:
+        FsslError: the server cannot be reached, refused this client, stopped, or was lost; or the images are not
+            those that the server has.
+    """
+    link = Link(address, timeout)
+    goodbye = GOODBYE
+    try:
+        link.send(Message("hello", {"versions": versions(), "client": client}))
+        number, settings, expected = read_welcome(link.receive(wait))
+        joined(number, settings)
+        keep_freed_memory()
+        member = Member(settings, number, _same_images(settings, expected))
+        link.send(Message("ready"))
+        with repeatable_kernels():
+            _answer_all(member, link)
+    except ConnectionLostError:
+        goodbye = 0.0
+        raise
+    except BaseException as error:
+        reason = str(error) if isinstance(error, FsslError) else f"it stopped with {type(error).__name__}: {error}"
+        link.send(Message("leaving", {"reason": reason.rstrip(": ")}))
+        raise
+    finally:
+        link.close(goodbye)
+    return number
+
+
+def _same_images(settings: SplitSettings, expected: str) -> Dataset:
+    data = settings.load_data(default_device())
+    if digest(data) != expected:
+        raise DataError(
+            f"The training images of {settings.dataset} here ({len(data.train)}) are not those of the server: copy the "
+            "server's data folder, or download the set anew on both sides."
+        )
+    return data
+
+
+def _answer_all(member: "Member", link: Link) -> None:
+    while True:
+        message = link.receive()
+        match message.kind:
+            case "finished":
+                return
+            case "stopped" | "refused":
+                raise FsslError(f"The server ended the training for this client: {message.fields.get('reason')}.")
+        for answer in member.answer(message):
+            link.send(answer)
+
+
+@dataclass
+class _Epoch:
+    number: int
+    order: Tensor  # [1, steps, batch]
+    draws: Tensor  # [1, steps, batch, 2, numbers]
+
+
+class Member:
+    """One client and what it answers to each request.
+
+    Args:
+        settings: of the run, from the server.
+        client: its number.
+        data: the images of the federation, of which it takes its share.
+    """
+
+    def __init__(self, settings: SplitSettings, client: int, data: Dataset) -> None:
+        # Who takes part in an epoch is for the server to say, so that it can replace clients that are lost.
+        settings = settings.changed(clients_per_epoch=None)
+        self.data = data
+        self.clients = SplitClients(settings, settings.build_model(data)[0], data, members=[client])
+        self._state = layout(self._model("online"))
+        self._epoch: _Epoch | None = None
+        self._gradient: Layout = {}  # what the next gradient has to look like
+
+    def answer(self, message: Message) -> list[Message]:
+        """Do what a message asks.
+
+        Returns:
+            the messages to send back, in any number.
+
+        Raises:
+            ProtocolError: it asks for something that this client does not know or that is not due.
+        """
+        match message:
+            case Message("forward", {"epoch": int(epoch), "step": int(step)}):
+                return self._forward(epoch, step)
+            case Message("gradients"):
+                self._backward(message)
+                return []
+            case Message("upload", {"purpose": str(purpose)}) if purpose in MODELS:
+                return [Message(purpose, tensors=self._model(MODELS[purpose]))]
+            case Message("parameters" | "momentum_parameters"):
+                check_layout(message, self._state)
+                device = self.data.train.images.device
+                state = {name: value.to(device) for name, value in message.tensors.items()}
+                self.clients.receive(MODELS[message.kind], state)
+                return []
+            case Message("measure"):
+                both = {
+                    f"{model}/{name}": value for model in MODELS.values() for name, value in self._model(model).items()
+                }
+                return [Message("measurement", tensors=both)]
+        raise ProtocolError(f"The server asked for {message.kind[:100]!r}, which this client does not know.")
+
+    def _model(self, name: str) -> dict[str, Tensor]:
+        everyone, _ = self.clients.matrices[name]
+        return {block: values[0] for block, values in everyone.blocks.items()}
+
+    def _forward(self, epoch: int, step: int) -> list[Message]:
+        if self._epoch is None or self._epoch.number != epoch:
+            self._epoch = _Epoch(epoch, *self.clients.start_epoch(epoch))
+        if not 0 <= step < self.clients.steps_per_epoch:
+            raise ProtocolError(f"The server asked for step {step} of {self.clients.steps_per_epoch}.")
+        images = self.data.train.images[self._epoch.order[:, step]]  # [1, batch, C, H, W]
+        activations, momentum_activations = self.clients.forward(images, self._epoch.draws[:, step])
+        self._gradient = layout({"gradients": activations[0]})
+        messages = [Message("activations", tensors={"activations": activations[0]})]
+        if momentum_activations is not activations:  # of frozen clients: once is enough
+            messages.append(Message("momentum_activations", tensors={"momentum_activations": momentum_activations[0]}))
+        return messages
+
+    def _backward(self, message: Message) -> None:
+        if not self._gradient:
+            raise ProtocolError("The server sent gradients before it asked for activations.")
+        check_layout(message, self._gradient)
+        self.clients.backward(message.tensors["gradients"][None].to(self.data.train.images.device))
+        self._gradient = {}

@@ -1,0 +1,139 @@
+"""How a client joins: the same code, the server's settings, the same images, a number.
+
+    client                            server
+    hello (versions, number or None)
+                                      welcome (number, settings, digest of the images), or refused (reason)
+    ready, or leaving (reason)
+
+Every process loads the whole data set and takes the share of its own number from the partition. This simulates a
+device that has its own images; nothing but the number and the settings decides which they are.
+"""
+
+import dataclasses
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, get_args, get_type_hints
+
+import torch
+
+import fssl_core
+from fssl_core.data.datasets import Dataset
+from fssl_core.errors import FsslError, SettingError
+from fssl_core.network.messages import Message, ProtocolError, encode
+from fssl_core.network.peers import Peers, notice
+from fssl_core.training.split import SplitSettings
+
+PROTOCOL = 1  # raise when messages change
+
+
+def versions() -> dict[str, Any]:
+    """What has to be equal on both sides."""
+    return {
+        "protocol": PROTOCOL,
+        "fssl_core": fssl_core.__version__,
+        "engine": SplitSettings.version,
+        "byte order": sys.byteorder,
+    }
+
+
+def check_types(values: Mapping[str, Any]) -> None:
+    """Check settings that come from a message or a command line, before :class:`SplitSettings` looks at their range.
+
+    Raises:
+        SettingError: a name or type that :class:`SplitSettings` does not know, or a pre-trained client: a client
+            process would have no way to get it.
+    """
+    if values.get("pretrained_client") is not None:
+        raise SettingError("pretrained_client", values["pretrained_client"], "none where clients are processes")
+    hints = get_type_hints(SplitSettings)
+    names = [field.name for field in dataclasses.fields(SplitSettings)]
+    for name, value in values.items():
+        if name not in names:
+            raise SettingError(name, value, f"one of the settings {', '.join(names)}")
+        allowed = get_args(hints[name]) or (hints[name],)
+        if type(value) not in allowed and not (type(value) is int and float in allowed):
+            words = " or ".join("none" if kind is type(None) else kind.__name__ for kind in allowed)
+            raise SettingError(name, value, f"a value of type {words}")
+
+
+def digest(data: Dataset) -> str:
+    """Sixteen hex digits that name the training images and labels."""
+    hashed = hashlib.sha256()
+    for values in (data.train.images, data.train.labels):
+        hashed.update(f"{values.dtype} {list(values.shape)}".encode())
+        hashed.update(values.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return hashed.hexdigest()[:16]
+
+
+def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> None:
+    """Let clients join until all of the federation are there and have their images.
+
+    Args:
+        wait: seconds.
+
+    Raises:
+        FsslError: not all have come in time; the message names the missing ones.
+    """
+    welcome = {"settings": settings.as_dict(), "data": digest(data)}
+    deadline = time.monotonic() + wait
+    ready: set[int] = set()
+    while len(ready) < settings.clients:
+        if time.monotonic() > deadline:
+            missing = ", ".join(str(client) for client in range(settings.clients) if client not in ready)
+            raise FsslError(
+                f"{len(ready)} of {settings.clients} clients were ready within {wait:g} seconds; missing: {missing}. "
+                f"Start them with `fssl join-split ADDRESS`, or allow more time with --wait."
+            )
+        arrived = peers.next(list(peers.members))
+        ready &= peers.members.keys()
+        if arrived is None:
+            continue
+        client, identity, message = arrived
+        if client is None:
+            _examine(peers, identity, message, settings.clients, welcome)
+        elif message.kind == "ready":
+            ready.add(client)
+            notice(f"client {client} is ready ({len(ready)} of {settings.clients}).")
+        else:
+            peers.lose(client, f"it sent {message.kind[:100]!r} instead of 'ready'", tell=True)
+    peers.training = True
+
+
+def _examine(peers: Peers, identity: bytes, message: Message, clients: int, welcome: dict[str, Any]) -> None:
+    """Welcome the sender of a first message, or say why not."""
+    theirs, ours, number = message.fields.get("versions"), versions(), message.fields.get("client")
+    free = [client for client in range(clients) if client not in peers.members]
+    if message.kind != "hello":
+        reason = f"its first message is {message.kind[:100]!r} instead of 'hello'"
+    elif theirs != ours:
+        reason = f"it has {json.dumps(theirs)[:300]}, the server has {json.dumps(ours)}; install the same version"
+    elif number is not None and (type(number) is not int or not 0 <= number < clients):
+        reason = f"there is no client {str(number)[:100]}: they are numbered from 0 to {clients - 1}"
+    elif not free or number not in (None, *free):
+        reason = f"client {number} is there already" if free else f"all {clients} clients are there already"
+    else:
+        client = free[0] if number is None else number
+        if peers.reply(identity, encode(Message("welcome", {"client": client, **welcome}))):
+            peers.members[client] = identity
+        return
+    peers.refuse(identity, reason)
+
+
+def read_welcome(message: Message) -> tuple[int, SplitSettings, str]:
+    """The client's number, the settings and the digest of the images that a welcome tells.
+
+    Raises:
+        FsslError: the server refused, with its reason.
+        ProtocolError: it sent something else.
+        SettingError: it sent settings that cannot be used.
+    """
+    match message:
+        case Message("welcome", {"client": int(client), "settings": dict(values), "data": str(expected)}):
+            check_types(values)
+            return client, SplitSettings(**values), expected
+        case Message("refused" | "stopped", {"reason": str(reason)}):
+            raise FsslError(f"The server refused this client: {reason}.")
+    raise ProtocolError(f"The server sent {message.kind[:100]!r} instead of a welcome.")

@@ -1,0 +1,119 @@
+"""The server process: wait for the clients, train with them, evaluate, store."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.errors import SettingError
+from fssl_core.experiments.provenance import Session
+from fssl_core.files import atomic_write
+from fssl_core.network.handshake import admit, check_types
+from fssl_core.network.messages import Message
+from fssl_core.network.peers import Peers, notice
+from fssl_core.network.remote_clients import RemoteClients
+from fssl_core.settings import check_range
+from fssl_core.training.checkpoint import full_disk_explained, save_tensors
+from fssl_core.training.split import SplitSettings, SplitTrainer
+
+
+@dataclass(frozen=True)
+class Served:
+    """A finished training over the network.
+
+    Args:
+        trainer: with the models, the tables and the ledger.
+        summary: as of the same run in one process.
+        wire: bytes of the frames that were sent and received, see :meth:`fssl_core.network.peers.Peers.traffic`.
+        lost: of the clients that were lost, by number, why.
+        provenance: versions, device, seconds and memory of the server process.
+    """
+
+    trainer: SplitTrainer
+    summary: dict[str, Any]
+    wire: pd.DataFrame
+    lost: dict[int, str]
+    provenance: dict[str, Any]
+
+
+def serve_split(
+    settings: SplitSettings,
+    *,
+    bind: str = "tcp://127.0.0.1:5555",
+    wait: float = 300.0,
+    timeout: float = 10.0,
+    progress: Callable[..., None] = lambda done, total, **figures: None,
+) -> Served:
+    """Train a federation whose clients are other processes (:func:`fssl_core.network.client.join_split`).
+
+    On CPUs of one kind, with one thread each, the backend ``"loop"`` and a width that is a multiple of 8, the result is
+    that of the same settings in one process, to the bit, as long as no client is lost. (Otherwise PyTorch computes the
+    last few parameters of a client with other instructions when they lie alone in memory.) With bfloat16 all machines
+    need the same kind of device, because kinds differ in what they keep in float32. There is no checkpoint.
+
+    Args:
+        settings: of the run; every client gets them from here.
+        bind: where to listen; port ``*`` for any that is free.
+        wait: seconds until all clients must have joined.
+        timeout: seconds of silence after which a client is lost.
+        progress: called as ``progress(done, total, **figures)`` after each epoch.
+
+    Raises:
+        SettingError: settings that clients over a network cannot have, or a place where nobody can listen.
+        FsslError: not all clients came in time, or all were lost.
+    """
+    check_types({"pretrained_client": settings.pretrained_client})
+    check_range("wait", wait, 0)
+    check_range("timeout", timeout, 0.1, 3600)
+    keep_freed_memory()
+    session = Session()
+    data = settings.load_data(default_device())
+    client = settings.build_model(data)[0]
+    with Peers(bind, timeout) as peers:
+        clients = RemoteClients(settings, client, data, peers)
+        trainer = SplitTrainer(settings, data, clients=clients)
+        notice(f"waiting for {settings.clients} clients at {peers.address}")
+        admit(peers, settings, data, wait)
+        progress(trainer.finished, trainer.total)
+        with repeatable_kernels():
+            while trainer.finished < trainer.total:
+                trainer.advance()
+                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
+                progress(trainer.finished, trainer.total, **shown)
+            peers.dismiss(Message("finished"))
+            summary = trainer.summary()
+    return Served(trainer, summary, peers.traffic(), peers.lost, session.record())
+
+
+def claim_folder(folder: Path, settings: SplitSettings) -> None:
+    """Make a folder for a run and leave its settings there, before hours are spent on it.
+
+    Raises:
+        SettingError: it holds a finished run, or cannot be written.
+    """
+    if (folder / "summary.json").exists():
+        raise SettingError("--out", str(folder), "a folder without a finished run")
+    try:
+        _write_json(folder / "settings.json", settings.as_dict())
+    except OSError as error:
+        raise SettingError("--out", str(folder), f"a folder that can be written ({error.strerror})") from error
+
+
+def store(served: Served, folder: Path) -> None:
+    """Leave tables, the best model, provenance and, last, the summary in a folder."""
+    with full_disk_explained(folder):
+        for name, table in (served.trainer.tables() | {"wire": served.wire}).items():
+            with atomic_write(folder / f"{name}.csv", "w") as file:
+                table.to_csv(file, index=False)
+        save_tensors(folder / "best.tensors", served.trainer.best["model"])
+        _write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
+        _write_json(folder / "summary.json", served.summary)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    with atomic_write(path, "w") as file:
+        json.dump(value, file, indent=2)

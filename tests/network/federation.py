@@ -1,0 +1,189 @@
+"""Federations over the loopback, small enough for a test. Clients are threads where a process would show no more."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+
+from fssl_core.network.client import Member, join_split
+from fssl_core.network.handshake import read_welcome, versions
+from fssl_core.network.messages import Message
+from fssl_core.network.server import Served, serve_split
+from fssl_core.network.sockets import Link
+from fssl_core.training.split import SplitSettings, SplitTrainer
+
+TINY = {
+    "seed": 0,
+    "dataset": "digits",
+    "train_images": 60,
+    "partition": "iid",
+    "clients": 3,
+    "augmentation": "digits",
+    "architecture": "resnet10",
+    "width": 8,
+    "cut_layer": 3,
+    "projector_hidden": 32,
+    "projector_dim": 8,
+    "queue_size": 40,
+    "client_batch": 5,
+    "sync_every": 3,
+    "epochs": 2,
+    "learning_rate": 0.05,
+    "client_learning_rate": 0.2,
+    "validation_share": 0.2,
+    "knn_k": 5,
+    "probe_epochs": 1,
+    "backend": "loop",
+}
+
+
+def tiny(**values) -> SplitSettings:
+    return SplitSettings(**TINY | values)
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+# ---------------------------------------------------------------- clients and servers
+
+
+@contextlib.contextmanager
+def threads(*work: Callable) -> Iterator[list[Future]]:
+    with ThreadPoolExecutor(len(work)) as pool:
+        yield [pool.submit(one) for one in work]
+
+
+def joining(address: str, client: int | None, **options) -> Callable[[], int]:
+    return lambda: join_split(address, client=client, **{"wait": 60, "timeout": 20} | options)
+
+
+def trained(settings: SplitSettings, address: str, *work: Callable, **options) -> tuple[Served, list[Future]]:
+    """A federation with the first clients as ``work`` says, and the others as they should be."""
+    rest = range(len(work), settings.clients)
+    with threads(*work, *(joining(address, number) for number in rest)) as futures:
+        served = serve_split(settings, bind=address, **{"wait": 120, "timeout": 20} | options)
+    assert [future.result() for future in futures[len(work) :]] == list(rest)
+    return served, futures[: len(work)]
+
+
+def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[Link], None]) -> Callable[[], None]:
+    """A client that does its part until an (epoch, step) is asked for, and then something else."""
+
+    def run() -> None:
+        link = Link(address, timeout=20)
+        link.send(Message("hello", {"versions": versions(), "client": number}))
+        client, settings, _ = read_welcome(link.receive(60))
+        member = Member(settings, client, settings.load_data())
+        link.send(Message("ready"))
+        while True:
+            message = link.receive()
+            if message.kind == "forward" and (message.fields["epoch"], message.fields["step"]) == when:
+                deed(link)
+                break
+            for answer in member.answer(message):
+                link.send(answer)
+        link.close(0)
+
+    return run
+
+
+@contextlib.contextmanager
+def process(*arguments: str) -> Iterator[subprocess.Popen]:
+    """``fssl`` with these arguments in an interpreter of its own."""
+    command = [sys.executable, "-c", "import sys; from fssl_core.cli import main; sys.exit(main())", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
+# ---------------------------------------------------------------- oracles
+
+
+def in_one_process(settings: SplitSettings, epochs: int | None = None) -> SplitTrainer:
+    trainer = SplitTrainer(settings, settings.load_data())
+    for _ in range(settings.epochs if epochs is None else epochs):
+        trainer.advance()
+    return trainer
+
+
+def assert_same_bits(served: SplitTrainer, reference: SplitTrainer) -> None:
+    assert served.metrics == reference.metrics
+    assert served.step_log == reference.step_log
+    for ours, theirs in (
+        (served.best["model"], reference.best["model"]),
+        (served.global_model().state_dict(), reference.global_model().state_dict()),
+    ):
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+class Wire:
+    """A port that forwards one connection to the server, counts its bytes, and can fall silent.
+
+    Attributes:
+        address: of the near end.
+        seen: bytes by direction.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.seen = {"up": 0, "down": 0}
+        self._target = port_of(target)
+        self._open = threading.Event()
+        self._open.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+
+    def fall_silent(self) -> None:
+        """Nothing crosses any more, but both connections stay open."""
+        self._open.clear()
+
+    def __enter__(self) -> "Wire":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._open.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        near, _ = self._listener.accept()
+        with near, connected(self._target) as far:
+            back = threading.Thread(target=self._pump, args=(far, near, "down"))
+            back.start()
+            self._pump(near, far, "up")
+            back.join()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                self._open.wait()
+                self.seen[direction] += len(data)
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+
+def connected(port: int) -> socket.socket:
+    """A plain connection, as soon as somebody listens."""
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
