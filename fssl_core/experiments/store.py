@@ -203,7 +203,9 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFr
     with tqdm(total=len(unfinished), desc="runs", unit="run", leave=False, dynamic_ncols=True, disable=hidden) as bar:
         for handle in unfinished:
             values = _flat(handle.settings.as_dict())
-            _finish(handle, show=progress, position=1, title=" ".join(str(values.get(name)) for name in varying))
+            words = (str(values.get(name)) for name in varying)
+            title = " ".join(word for word in words if len(word) <= 40)  # not the nested settings of other runs
+            _finish(handle, show=progress, position=1, title=title)
             bar.update()
     return pd.DataFrame([runs[item.key]._row() for item in settings])
 

@@ -194,6 +194,7 @@ def accuracy_traffic_privacy(
     for axes in grid:
         axes.margins(0.1)
         axes.set_xlim(left=0)
+    fig.get_layout_engine().set(wspace=0.06)  # or the last number of one axis touches the first of the next
     keys = {name: _key(style, line=False) for name, style in styles.items()}
     keys["Pareto front of all three goals"] = Line2D([], [], linestyle="", **RING | {"markersize": 13})
     keys["Pareto front of the two axes"] = Line2D([], [], color=GREY, linewidth=1.2)

@@ -1,4 +1,4 @@
-"""One module per paper with a predicate per claim; importing this package registers them all."""
+"""Modules by paper with a predicate per claim; importing this package registers them all."""
 
 from fssl_core.reporting.predicates import mocosfl, monacosfl, monacosfl_attack
 
