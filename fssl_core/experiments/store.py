@@ -11,9 +11,10 @@ What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a
     summary.json      the results, scalars; written last: a run with a summary is finished
 
 A class attribute ``version`` says which results the code computes: raise it when they change, and stored runs of the
-old version are computed again.
+old version are computed again, and so are runs that build on them, whose settings hold those of other runs.
 """
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -119,8 +120,11 @@ class Run:
             raise _missing(self.folder, name, ".tensors") from None
 
     def _identity(self) -> dict[str, Any]:
-        version = getattr(self.settings, "version", 1)
-        values = {"kind": type(self.settings).__name__, "version": version, "settings": self.settings.as_dict()}
+        values = {
+            "kind": type(self.settings).__name__,
+            "version": _version(self.settings),
+            "settings": self.settings.as_dict(),
+        }
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 
     def _row(self) -> dict[str, Any]:
@@ -297,6 +301,17 @@ class _Bar:
 
 def _notice(text: str) -> None:
     tqdm.write(f"fssl: {text}", file=sys.stderr)  # above the bars
+
+
+def _version(settings: Settings) -> int | str:
+    """The version of the code behind a result, and of that behind the runs which it builds on."""
+    own, others = getattr(settings, "version", 1), set()
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        for nested in value if isinstance(value, tuple) else (value,):
+            if isinstance(nested, Settings) and hasattr(nested, "version"):
+                others.add(f"{type(nested).__name__} {_version(nested)}")
+    return f"{own} on {', '.join(sorted(others))}" if others else own
 
 
 def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

@@ -16,7 +16,7 @@ the activations of the attacker's images are computed once, since neither the cl
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
@@ -47,6 +47,8 @@ class InversionSettings(Settings):
     from normalised images ``[B, C, H, W]`` to activations ``[B, c, h, w]``.
     """
 
+    version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+
     targets: tuple[Settings, ...]  # all on the same data; a target that was not run yet is run first
     seed: int = 1138  # authors' scripts
     attacker_share: float = 0.01  # of the training images
@@ -76,12 +78,6 @@ class InversionSettings(Settings):
             check_range("attacker_images", self.attacker_images, FEWEST_IMAGES)
         for name, low in (("epochs", 1), ("batch", 1), ("learning_rate", 0), ("test_images", 2)):
             check_range(name, getattr(self, name), low)
-
-    @property
-    def version(self) -> str:
-        """Of the attack, and of the engines whose models are attacked: stored results are of both."""
-        engines = {f"{type(target).__name__} {getattr(target, 'version', 1)}" for target in self.targets}
-        return "1 on " + ", ".join(sorted(engines))
 
     def choose_images(self, data: Dataset) -> tuple[Tensor, Tensor]:
         """The attacker's images, of the training set, and the attacked ones, of the test set: uint8 ``[N, C, H, W]``.

@@ -147,6 +147,23 @@ def test_a_result_of_another_version_is_computed_again(root, monkeypatch, capsys
     assert len(computed_steps(root)) == 8
 
 
+def test_a_run_that_builds_on_another_version_is_computed_again(root, monkeypatch):
+    @dataclass(frozen=True, kw_only=True)
+    class Twice(Settings):
+        walks: tuple[Settings, ...]
+
+        def execute(self, run, progress):
+            return {"doubled": sum(2 * run.result_of(walk).summary["norm"] for walk in self.walks)}
+
+    settings = Twice(walks=(Walk(seed=3), Walk(seed=4)))
+    first = run(settings, progress=False)
+    assert first.finished
+    assert run(Walk(seed=3), progress=False).finished  # computed for the other
+    monkeypatch.setattr(Walk, "version", 2)
+    assert not first.finished
+    assert json.loads((first.folder / "settings.json").read_text())["version"] == "1 on Walk 1"
+
+
 def test_a_checkpoint_of_another_version_is_not_resumed(root, monkeypatch):
     monkeypatch.setenv("WALK_DIES_AT", "3")
     with pytest.raises(RuntimeError):

@@ -1,0 +1,235 @@
+"""Semi-supervised evaluation: a small head on frozen features, trained on a few labels.
+
+MocoSFL: Li et al., "MocoSFL: enabling cross-client collaborative self-supervised learning", ICLR 2023, Appendix B.2
+and Table 4: accuracy with 1 % and with 10 % of CIFAR-10's labels after pre-training on non-IID clients.
+
+The paper does not describe the protocol; this is that of the authors' code. The backbone is frozen. A random share of
+the training images, not balanced over the classes, keeps its labels and trains Linear - batch norm - ReLU - Linear by
+Adam for 100 epochs. There is no augmentation, so each image passes the backbone once. Differs from the code: the rate
+falls to a tenth after 60 and after 80 epochs, where the code counts the same numbers in batches and so trains most
+of the time at a hundredth; and the accuracy of the last epoch is reported, where the code reports the best test
+accuracy of all epochs, a choice made on the test set. The best is given beside it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from fssl_core.devices import default_device, repeatable_kernels
+from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.features import check_features, extract
+from fssl_core.random import generator
+from fssl_core.settings import Settings, check_range
+
+
+@dataclass(frozen=True)
+class SemiSupervisedResult:
+    """What a head found.
+
+    Args:
+        accuracy_per_epoch: test accuracy after each epoch, in [0, 1].
+        head: the trained head from [B, D] to [B, classes], in evaluation mode.
+    """
+
+    accuracy_per_epoch: tuple[float, ...]
+    head: nn.Sequential
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy of the last epoch, in [0, 1]: the one to report."""
+        return self.accuracy_per_epoch[-1]
+
+    @property
+    def best_accuracy(self) -> float:
+        """Highest test accuracy of all epochs, as the authors' code reports; it selects on the test set."""
+        return max(self.accuracy_per_epoch)
+
+
+def labelled_subset(images: int, label_fraction: float, seed: int) -> Tensor:
+    """The images that keep their labels: a random share of all, whatever their classes.
+
+    With one seed a smaller share is a part of a larger one, so shares differ in nothing else.
+
+    Args:
+        images: number of training images.
+        label_fraction: share of them, in (0, 1], rounded to whole images.
+        seed: decides which.
+
+    Returns:
+        int64 indices ``[labels]``, in random order.
+
+    Raises:
+        SettingError: fewer than two images would keep their labels, and batch norm needs two.
+    """
+    labels = round(label_fraction * images)
+    if not 2 <= labels <= images:
+        expected = f"a share from {2 / images:.2g} to 1, which leaves at least 2 of {images:,} images a label"
+        raise SettingError("label_fraction", label_fraction, expected)
+    return torch.randperm(images, generator=generator(seed, "labelled images"))[:labels]
+
+
+def semi_supervised(
+    labelled_x: Tensor,
+    labelled_y: Tensor,
+    test_x: Tensor,
+    test_y: Tensor,
+    *,
+    classes: int,
+    hidden: int = 512,
+    epochs: int = 100,
+    batch: int = 128,
+    learning_rate: float = 1e-3,
+    decay_epochs: tuple[int, ...] = (60, 80),
+    seed: int = 0,
+) -> SemiSupervisedResult:
+    """Train a head with one hidden layer on a few labelled features and test it after every epoch.
+
+    Args:
+        labelled_x: features [N, D], any scale, N >= 2; all tensors on one device.
+        labelled_y: int64 [N], in [0, classes); a class may be missing.
+        test_x: features [M, D].
+        test_y: int64 [M].
+        classes: number of classes.
+        hidden: width of the hidden layer.
+        epochs: passes over the labelled features.
+        batch: features per step; the last step of an epoch takes the rest, unless that is a single one, which batch
+            norm cannot normalise: it is left out of this epoch.
+        learning_rate: Adam's, at the start.
+        decay_epochs: numbers of finished epochs after which the rate is divided by ten.
+        seed: decides the initial weights and the order; equal arguments give equal results.
+
+    Raises:
+        SettingError: ``hidden`` or ``epochs`` is less than 1, ``batch`` less than 2, or ``learning_rate`` negative.
+        DataError: shapes do not fit, fewer than two features are labelled, features are not finite, or a label is
+            outside [0, classes).
+    """
+    for name, value, low in (("hidden", hidden, 1), ("epochs", epochs, 1), ("batch", batch, 2)):
+        check_range(name, value, low)
+    check_range("learning_rate", learning_rate, 0)
+    for name, x, y in (("labelled images", labelled_x, labelled_y), ("test set", test_x, test_y)):
+        check_features(name, x, y)
+        if y.min() < 0 or y.max() >= classes:
+            raise DataError(f"Labels of the {name} span {y.min()} to {y.max()}: expected 0 to {classes - 1}.")
+    if len(labelled_x) < 2:
+        raise DataError("Batch norm needs at least 2 labelled images, got 1: label more of them.")
+
+    device = labelled_x.device
+    labelled_x, test_x = labelled_x.detach().float(), test_x.detach().float()
+    head = _head(labelled_x.shape[1], hidden, classes, generator(seed, "head-init")).to(device)
+    optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=decay_epochs, gamma=0.1)
+    accuracy = torch.empty(epochs, dtype=torch.float64, device=device)
+    for epoch in range(epochs):
+        order = torch.randperm(len(labelled_x), generator=generator(seed, "head", epoch)).to(device)
+        for rows in order.split(batch):
+            if len(rows) == 1:
+                continue
+            optimizer.zero_grad()
+            F.cross_entropy(head(labelled_x[rows]), labelled_y[rows]).backward()
+            optimizer.step()
+        schedule.step()
+        head.eval()
+        with torch.no_grad():
+            accuracy[epoch] = (head(test_x).argmax(1) == test_y).double().mean()
+        head.train()
+    return SemiSupervisedResult(tuple(accuracy.tolist()), head.eval().requires_grad_(False))
+
+
+def _head(features: int, hidden: int, classes: int, start: torch.Generator) -> nn.Sequential:
+    """Linear - batch norm - ReLU - Linear on the CPU, with PyTorch's initialisation drawn from ``start``.
+
+    The first layer has no bias: batch norm would subtract it again, and Adam would turn the rounding errors that are
+    its gradient into a walk.
+    """
+    first, last = skip_init(nn.Linear, features, hidden, bias=False), skip_init(nn.Linear, hidden, classes)
+    for layer in (first, last):
+        bound = 1 / math.sqrt(layer.in_features)
+        for parameter in layer.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=start)
+    return nn.Sequential(first, nn.BatchNorm1d(hidden), nn.ReLU(), last)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SemiSupervisedSettings(Settings):
+    """A head trained on few labels, on top of a pre-training that is a run of its own.
+
+    Runs that differ in the head only share their pre-training. Defaults: the authors' code, see
+    ``reference/mocosfl_settings.yaml``.
+
+    ``pretraining`` is any settings with ``load_data(device) -> Dataset`` and
+    ``trained_backbone(run, data) -> nn.Module``, which gives the pre-trained model from normalised images to features
+    on the data's device, without its projector; for example a ``SplitSettings``.
+    """
+
+    version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+
+    pretraining: Settings
+    label_fraction: float = 0.01  # Table 4: 1 % and 10 %
+    seed: int = 0  # which images are labelled, initial weights, order
+    hidden: int = 512
+    epochs: int = 100
+    batch: int = 128
+    learning_rate: float = 1e-3
+    decay_epochs: tuple[int, ...] = (60, 80)
+
+    def check(self) -> None:
+        missing = [name for name in ("load_data", "trained_backbone") if not hasattr(self.pretraining, name)]
+        if missing:
+            expected = f"settings with {' and '.join(missing)}, for example a SplitSettings"
+            raise SettingError("pretraining", type(self.pretraining).__name__, expected)
+        check_range("label_fraction", self.label_fraction, 1e-9, 1)
+        for name, low in (("hidden", 1), ("epochs", 1), ("batch", 2), ("learning_rate", 0)):
+            check_range(name, getattr(self, name), low)
+        for epoch in self.decay_epochs:
+            check_range("decay_epochs", epoch, 1)
+
+    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
+        """Pre-train unless that run is finished, train the head, and leave its accuracies in the table ``metrics``.
+
+        Args:
+            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of`` and the writers are used.
+            progress: called as ``progress(done, total)`` for the pre-training and the head.
+
+        Returns:
+            the run's summary: accuracies on the full test set as fractions, and the number of labelled images.
+        """
+        device = default_device()
+        data = self.pretraining.load_data(device)
+        chosen = labelled_subset(len(data.train), self.label_fraction, self.seed).to(device)  # before any training
+        pretrained = run.result_of(self.pretraining)
+        progress(1, 2)
+        with repeatable_kernels():
+            backbone = self.pretraining.trained_backbone(pretrained, data)
+            labelled, test = (
+                extract(backbone, images, data.mean, data.std)
+                for images in (data.train.images[chosen], data.test.images)
+            )
+            result = semi_supervised(
+                labelled,
+                data.train.labels[chosen],
+                test,
+                data.test.labels,
+                classes=len(data.classes),
+                hidden=self.hidden,
+                epochs=self.epochs,
+                batch=self.batch,
+                learning_rate=self.learning_rate,
+                decay_epochs=self.decay_epochs,
+                seed=self.seed,
+            )
+        accuracies = result.accuracy_per_epoch
+        run.write_table("metrics", pd.DataFrame({"epoch": range(1, len(accuracies) + 1), "accuracy": accuracies}))
+        progress(2, 2)
+        return {
+            "semi_supervised_accuracy": result.accuracy,
+            "best_semi_supervised_accuracy": result.best_accuracy,
+            "labelled_images": len(chosen),
+            "official_data": data.official,  # False: not comparable with published numbers
+        }
