@@ -76,18 +76,20 @@ def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.G
     classes = len(members)
     if k > classes:
         raise SettingError("partition", scheme, f"at most {classes} classes a client, as many as the set has")
-    if clients * k % classes:
-        expected = f"a number whose product with {k} is a multiple of the set's {classes} classes (for {scheme!r})"
+    shares, more = divmod(clients * k, classes)  # clients of each class; of some classes one more
+    if shares == 0:
+        expected = f"at least {-(-classes // k)}, so that each of the {classes} classes has a client (for {scheme!r})"
         raise SettingError("clients", clients, expected)
-    shares = clients * k // classes  # clients of each class
     fewest = min(len(images) for images in members)
-    if fewest < shares:
+    if fewest < shares + (more > 0):
         expected = f"at most {fewest * classes // k}: the smallest class has {fewest} images (for {scheme!r})"
         raise SettingError("clients", clients, expected)
 
     # Each client takes the k classes with the most shares left, ties at random. Shares left then never differ by
     # more than one between classes, so the shares always last and no client needs a class twice.
     left = torch.full((classes,), float(shares))
+    if more:
+        left[torch.randperm(classes, generator=draw)[:more]] += 1
     holders: list[list[int]] = [[] for _ in range(classes)]
     for client in torch.randperm(clients, generator=draw).tolist():
         taken = (left + torch.rand(classes, generator=draw)).topk(k).indices
@@ -96,7 +98,7 @@ def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.G
             holders[label].append(client)
 
     # tensor_split makes its first pieces one image larger: they go to the clients that hold the fewest other images.
-    pieces = [images.tensor_split(shares) for images in members]
+    pieces = [images.tensor_split(len(chosen)) for images, chosen in zip(members, holders, strict=True)]
     sizes = [0] * clients
     for sweep in range(SWEEPS):
         for class_pieces, chosen in zip(pieces, holders, strict=True):

@@ -137,7 +137,7 @@ class Artifact:
 def _by_name(settings: list[dict[str, Any]]) -> dict[str, Any]:
     """The settings of several runs, each value once; a list where runs differ."""
     merged = {}
-    for name in settings[0]:
-        values = list(dict.fromkeys(json.dumps(run[name]) for run in settings))
+    for name in dict.fromkeys(name for run in settings for name in run):  # runs may be of several engines
+        values = list(dict.fromkeys(json.dumps(run[name]) for run in settings if name in run))
         merged[name] = json.loads(values[0]) if len(values) == 1 else [json.loads(value) for value in values]
     return merged

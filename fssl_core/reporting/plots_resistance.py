@@ -47,7 +47,7 @@ def accuracy_against_attack(
         title: the figure's title.
     """
     styles = method_styles(results["client_part"])
-    arms = {arm: rows for arm, rows in results.groupby(["client_part", "frozen"], sort=False)}
+    arms = dict(list(results.groupby(["client_part", "frozen"], sort=False)))
     fig, grid = panels(2, width=4.8, height=3.8, sharey=True)
     for axes, (measure, label) in zip(grid, MEASURES.items(), strict=True):
         for (part, frozen), rows in arms.items():

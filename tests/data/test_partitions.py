@@ -119,6 +119,19 @@ def test_class_counts_equal_a_slow_count():
     assert class_counts(labels, parts, 12).tolist() == slow
 
 
+@pytest.mark.parametrize(("classes", "clients"), [(12, 100), (12, 13), (10, 7)])
+def test_where_shares_do_not_come_out_even_some_classes_have_one_client_more(classes, clients):
+    labels = torch.arange(classes * 60) % classes
+    parts = partition(labels, clients, "classes:2", 0)
+    assert torch.cat(parts).sort().values.equal(torch.arange(len(labels)))
+    holders = torch.zeros(classes, dtype=torch.int64)
+    for part in parts:
+        own = labels[part].unique()
+        assert len(own) == 2
+        holders[own] += 1
+    assert holders.max() - holders.min() == 1
+
+
 @pytest.mark.parametrize(
     ("clients", "scheme", "message"),
     [
@@ -130,12 +143,8 @@ def test_class_counts_equal_a_slow_count():
         (10, "classes", "partition='classes' cannot be used: expected a whole number above 0"),
         (10, "classes:0", "partition='classes:0' cannot be used: expected a whole number above 0"),
         (10, "classes:11", "partition='classes:11' cannot be used: expected at most 10 classes a client"),
-        (
-            7,
-            "classes:2",
-            "clients=7 cannot be used: expected a number whose product with 2 is a multiple of the set's 10",
-        ),
-        (15, "one-class", "clients=15 cannot be used: expected a number whose product with 1 is a multiple"),
+        (4, "classes:2", r"clients=4 cannot be used: expected at least 5, so that each of the 10 classes has a client"),
+        (9, "one-class", r"clients=9 cannot be used: expected at least 10, so that each of the 10 classes"),
         (600, "classes:2", r"clients=600 cannot be used: expected at most 500: the smallest class has 100 images"),
         (10, "dirichlet:0", "partition='dirichlet:0' cannot be used: expected a number above 0"),
         (10, "dirichlet:nan", "partition='dirichlet:nan' cannot be used: expected a number above 0"),
