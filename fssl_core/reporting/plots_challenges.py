@@ -93,7 +93,7 @@ def _bars(axes: Axes, rows: pd.DataFrame, metric: str, styles: Mapping[str, Meth
         axes.bar(place, mean, 0.6, color=styles[method].colour, edgecolor="black", lw=0.5, alpha=0.85, **spread)
         axes.plot([place] * len(runs), runs[metric], ".", color="black", alpha=0.5, markersize=4)
         similarity = runs["negative_similarity"].mean()
-        labels.append(name if pd.isna(similarity) else f"{name}\n{similarity:.2f}")
+        labels.append(name if pd.isna(similarity) else f"{name}\n{round(similarity, 2) + 0.0:.2f}")  # no -0.00
     axes.set_xticks(range(len(labels)), labels)
     axes.tick_params(axis="x", length=0)
     axes.grid(False, axis="x")
