@@ -28,13 +28,13 @@ def batch_size(results: pd.DataFrame) -> tuple[bool, str] | None:
     gain = table[128] - table.iloc[:, 0]
     falls = -table.diff(axis=1).min(axis=1)
     value = ", ".join(f"{method} {_signed(gain[method], 1)}" for method in table.index)
-    return bool((gain >= 10).all() and (falls <= 1).all()), f"{value} points from batch {table.columns[0]} to 128"
+    return bool((gain >= 10).all() and (falls <= 1).all()), f"{value} points from batch {table.columns[0]:g} to 128"
 
 
 @predicate("mocosfl-fig1b-client-count")
 def client_count(results: pd.DataFrame) -> tuple[bool, str] | None:
     """Panel b: method, clients, images_per_client, knn_accuracy; one method."""
-    rows = results[results["panel"] == "b"]
+    rows = results[(results["panel"] == "b") & (results["method"] == "FL-MoCoV2")]
     accuracy = 100 * rows.groupby("images_per_client")["knn_accuracy"].mean()  # the fewest images, most clients, first
     if not {500, 10_000} <= set(accuracy.index):
         return None
