@@ -30,7 +30,8 @@ class Verdict:
 def judge(claim: Claim, results: pd.DataFrame, profile: str) -> Verdict:
     """The verdict of one claim on the results of its artifact at one profile.
 
-    A claim about training is never judged at ``smoke``: a few steps on toy data decide nothing.
+    A claim about training is never judged at ``smoke``: a few steps on toy data decide nothing. One about a table of
+    the paper is judged on the printed numbers at every profile; what runs say of it beside them is left out at smoke.
 
     Raises:
         DataError: if the results lack a column that the predicate reads.
@@ -41,6 +42,8 @@ def judge(claim: Claim, results: pd.DataFrame, profile: str) -> Verdict:
         return Verdict("not run", "needs training: laptop or above")
     if results.empty:
         return Verdict("not run", "no results")
+    if claim.compute == "table_arithmetic" and profile == "smoke":
+        results = results.iloc[:0]
     try:
         outcome = PREDICATES[claim.id](results)
     except (KeyError, pd.errors.UndefinedVariableError) as error:

@@ -15,19 +15,21 @@ from torch import Tensor
 from fssl_core.data.datasets import Dataset
 from fssl_core.data.partitions import class_counts, heterogeneity
 from fssl_core.reporting.plots_style import (
+    CUT_LAYER,
     GREY,
     MUTED,
     finish,
     first_column,
     legend_below,
+    lines_over_seeds,
     mean_and_std,
     method_styles,
     panels,
     percent_axis,
     use_style,
 )
+from fssl_core.reporting.tables import MIB
 
-MIB = 2**20
 SYNC = "#b8b8b8"
 ARCHITECTURES = {"resnet18": "ResNet-18", "mobilenetv2": "MobileNetV2"}
 
@@ -88,11 +90,10 @@ def accuracy_by_cut(
     """
     if panel == "clients":
         results = results.assign(clients=results["clients"].astype(str) + " clients")
-    name = metric.replace("_", " ").replace("knn", "kNN")
-    labels = {"x_label": "cut layer (layers on the client)", "y_label": name, "percent": True}
     return curves(
-        results, "cut_layer", metric, hue=hue, panel=panel, chance=chance, subtitle=subtitle, title=title, **labels
-    )
+        results, "cut_layer", metric, hue=hue, panel=panel, chance=chance, subtitle=subtitle, title=title,
+        x_label=CUT_LAYER, percent=True,
+    )  # fmt: skip
 
 
 @use_style()
@@ -129,20 +130,9 @@ def curves(
     groups = [(None, frame)] if panel is None else list(frame.groupby(panel, sort=False))
     fig, grid = panels(len(groups), width=max(3.4, 5.5 / len(groups)), sharey=True)
     ticks = sorted(frame[x].unique())
-    apart = 0.08 * min(np.diff(ticks), default=1)  # so that error bars do not cover each other
+    apart = 0.08 * min(np.diff(ticks), default=1)
     for axes, (value, rows) in zip(grid, groups, strict=True):
-        for number, (name, style) in enumerate(styles.items()):
-            seeds = rows[rows[hue] == name].dropna(subset=y).groupby(x)[y]
-            summary = np.array([[place, *mean_and_std(values.to_numpy())] for place, values in seeds])
-            if len(summary) == 0:
-                continue
-            places = summary[:, 0] + apart * (number - (len(styles) - 1) / 2)
-            axes.errorbar(
-                places, *summary[:, 1:].T, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
-                markersize=6, capsize=3,
-            )  # fmt: skip
-            for place, (_, values) in zip(places, seeds, strict=True):
-                axes.plot([place] * len(values), values, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+        lines_over_seeds(axes, rows, x, y, styles, lambda place, number: place + apart * number, hue=hue)
         if chance is not None:
             axes.axhline(chance, color=GREY, linestyle=":", label="chance", zorder=1)
         if panel is not None:
@@ -401,7 +391,7 @@ def identifiability(
             label = f"{name}, {('own models', 'one common model')[model]}"
             draw(axes, rows.groupby(x)[column], values, style, model, (2 * number + model, 2 * len(styles)), label)
     axes.axhline(chance, color="black", linestyle=":", linewidth=1.2, label="chance")
-    axes.set_xlabel("cut layer (layers on the client)" if x == "cut_layer" else "" if x == "setting" else x)
+    axes.set_xlabel(CUT_LAYER if x == "cut_layer" else "" if x == "setting" else x)
     axes.set_ylim(0, 1.04)
     percent_axis(axes, "keys traced to their client")
     legend_below(fig, columns=3)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,17 +12,21 @@ from torch import Tensor
 
 from fssl_core.errors import DataError
 from fssl_core.reporting.plots_style import (
+    CUT_LAYER,
     GREY,
     MethodStyle,
+    draw_mosaic,
     finish,
+    lines_over_seeds,
     mean_and_std,
     method_styles,
+    mosaic,
     panels,
     percent_axis,
     use_style,
 )
+from fssl_core.reporting.tables import MIB
 
-MIB = 2**20
 MEASURES = {"mse": "MSE", "psnr": "PSNR (dB)", "ssim": "SSIM"}  # pixels in [0, 1]
 MORE_PRIVATE = {"mse": "higher", "psnr": "lower", "ssim": "lower"}
 RING = {"marker": "o", "markersize": 20, "mfc": "none", "mec": "black", "mew": 1.3}
@@ -62,14 +65,8 @@ def inversion_attack(
     top, bottom = 0.55 + side * height / width, 3.6
     fig = plt.figure(figsize=(11.0, top + bottom), layout="constrained")
     upper, lower = fig.subfigures(2, 1, height_ratios=(top, bottom))
-    for axes, (method, mosaic) in zip(upper.subplots(1, len(mosaics), squeeze=False)[0], mosaics.items(), strict=True):
-        axes.imshow(mosaic.numpy(), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-        rows = ["original", *(f"cut {cut}" for cut in cuts)]
-        axes.set_yticks((np.arange(len(rows)) + 0.5) * (height / len(rows)) - 0.5, rows)
-        axes.set_xticks([])
-        axes.tick_params(length=0)
-        axes.grid(False)
-        axes.spines[:].set_visible(False)
+    for axes, (method, pixels) in zip(upper.subplots(1, len(mosaics), squeeze=False)[0], mosaics.items(), strict=True):
+        draw_mosaic(axes, pixels, ["original", *(f"cut {cut}" for cut in cuts)])
         axes.set_title(method)
     styles = method_styles(results["method"])
     for axes, measure in zip(lower.subplots(1, len(MEASURES)), MEASURES, strict=True):
@@ -82,29 +79,21 @@ def inversion_attack(
 
 def _measure(axes: Axes, results: pd.DataFrame, measure: str, styles: Mapping[str, MethodStyle]) -> None:
     cuts = sorted(results["cut_layer"].unique())
-    apart = 0.08 * min(np.diff(cuts), default=1)  # so that error bars do not cover each other
-    for number, (name, style) in enumerate(styles.items()):
-        seeds = results[results["method"] == name].groupby("cut_layer")[measure]
-        summary = np.array([[cut, *mean_and_std(values.to_numpy())] for cut, values in seeds])
-        summary[:, 0] += apart * (number - (len(styles) - 1) / 2)
-        axes.errorbar(
-            *summary.T, color=style.colour, marker=style.marker, linestyle=style.line, markersize=6, capsize=3
-        )
-        for place, (_, values) in zip(summary[:, 0], seeds, strict=True):
-            axes.plot([place] * len(values), values, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+    apart = 0.08 * min(np.diff(cuts), default=1)
+    lines_over_seeds(axes, results, "cut_layer", measure, styles, lambda cut, number: cut + apart * number)
     for reference, (_, line) in REFERENCES.items():
         mean = results.groupby("cut_layer")[f"{reference}_{measure}"].mean()
         axes.plot(mean.index, mean, color=GREY, linestyle=line, zorder=1)
     axes.set_xticks(cuts)
-    axes.set_xlabel("cut layer (layers on the client)")
+    axes.set_xlabel(CUT_LAYER)
     axes.set_ylabel(MEASURES[measure])
     axes.set_title(f"{MEASURES[measure].partition(' ')[0]}: {MORE_PRIVATE[measure]} is more private")
     if measure == "mse":
         axes.set_ylim(bottom=0)
 
 
-def _mosaics(originals: Tensor, reconstructions: Mapping[str, Mapping[int, Tensor]]) -> dict[str, Tensor]:
-    """For each method uint8 ``[height, width, C]``: a row of originals and one for each cut, a column per image."""
+def _mosaics(originals: Tensor, reconstructions: Mapping[str, Mapping[int, Tensor]]) -> dict[str, np.ndarray]:
+    """For each method a row of originals and one for each cut, a column per image."""
     cuts = [sorted(by_cut) for by_cut in reconstructions.values()]
     if not cuts or any(other != cuts[0] for other in cuts):
         raise DataError(f"Reconstructions of methods stand side by side, so they need the same cuts, got {cuts}.")
@@ -114,11 +103,7 @@ def _mosaics(originals: Tensor, reconstructions: Mapping[str, Mapping[int, Tenso
         if any(row.shape != originals.shape for row in rows):
             shapes = [list(row.shape) for row in rows]
             raise DataError(f"Reconstructions need the shape of the originals, {shapes[0]}, got {shapes[1:]}.")
-        images = torch.stack(rows)  # [rows, images, C, H, W]
-        gap = max(1, images.shape[-1] // 16)
-        images = torch.nn.functional.pad(images, (0, gap, 0, gap), value=255)
-        mosaic = images.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)  # [rows * H, images * W, C]
-        mosaics[method] = mosaic.expand(-1, -1, 3) if mosaic.shape[-1] == 1 else mosaic
+        mosaics[method] = mosaic(rows)
     return mosaics
 
 
@@ -190,7 +175,7 @@ def accuracy_traffic_privacy(
     traffic, privacy = grid
     traffic.set_xlabel("traffic of one client in one epoch (MiB); less is better")
     privacy.set_xlabel("MSE of the attack; more is better")
-    percent_axis(traffic, metric.replace("_", " ").replace("knn", "kNN"))
+    percent_axis(traffic, metric)
     for axes in grid:
         axes.margins(0.1)
         axes.set_xlim(left=0)

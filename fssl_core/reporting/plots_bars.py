@@ -13,6 +13,8 @@ from matplotlib.patches import Patch
 from fssl_core.reporting.plots_style import (
     GREY,
     METHODS,
+    STATED,
+    category_axis,
     finish,
     first_column,
     mean_and_std,
@@ -80,17 +82,15 @@ def beside_paper_bars(
             axes.axhline(chance, color=GREY, linestyle=":", zorder=0.5)
         if panel is not None:
             axes.set_title(str(name))
-        axes.set_xticks(range(len(groups)), groups)
+        category_axis(axes, groups)
         axes.set_xlim(-0.6, len(groups) - 0.4)
-        axes.tick_params(axis="x", length=0)
-        axes.grid(False, axis="x")
         axes.set_xlabel(x if x_label is None else x_label)
         if first_column(axes):
             label = y if y_label is None else y_label
             percent_axis(axes, label) if percent else axes.set_ylabel(label)
     keys = {str(method): Patch(facecolor=colour, edgecolor="black", lw=0.5) for method, colour in colours.items()}
     if len(paper):
-        keys["paper"] = Line2D([], [], linestyle="", **_diamond("white"))
+        keys["paper"] = Line2D([], [], **STATED)
     if chance is not None:
         keys["chance"] = Line2D([], [], color=GREY, linestyle=":")
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=min(len(keys), 3 if len(names) == 1 else 6))
@@ -114,14 +114,10 @@ def _bar(
         text = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}"
         text_colour = "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.55 else "black"
     for value in stated:
-        axes.plot(position, value, linestyle="", zorder=4, **_diamond(colour))
+        axes.plot(position, value, zorder=4, **STATED | {"markerfacecolor": colour})
     place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom"}
     behind = {} if len(values) else {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5}}
     axes.annotate(text, (position, 0), rotation=90, fontsize=7.5, color=text_colour, **place, **behind)
-
-
-def _diamond(colour: str | tuple) -> dict[str, object]:
-    return {"marker": "D", "markersize": 6, "markerfacecolor": colour, "markeredgecolor": "black"}
 
 
 def _colours(names: Iterable[str]) -> dict[str, tuple[float, float, float]]:

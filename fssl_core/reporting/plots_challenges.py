@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,9 +10,11 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from fssl_core.reporting.plots_style import (
     GREY,
     MethodStyle,
+    category_axis,
     finish,
     first_column,
     legend_below,
+    lines_over_seeds,
     mean_and_std,
     method_styles,
     panels,
@@ -60,23 +61,14 @@ def challenges(
             axes.axhline(chance, color=GREY, linestyle=":", label="chance", zorder=1)
         axes.set_title(heading)
         if first_column(axes):
-            percent_axis(axes, metric.replace("_", " ").replace("knn", "kNN"))
+            percent_axis(axes, metric)
     legend_below(fig)
     return finish(fig, title, subtitle)
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, label: str, metric: str, styles: Mapping[str, MethodStyle]) -> None:
-    drawn = [name for name in styles if name in set(rows["method"])]
-    for number, name in enumerate(drawn):
-        style, seeds = styles[name], rows[rows["method"] == name].groupby(x)[metric]
-        values = {place * APART ** (number - (len(drawn) - 1) / 2): group.to_numpy() for place, group in seeds}
-        mean, std = np.array([mean_and_std(group) for group in values.values()]).T
-        axes.errorbar(
-            list(values), mean, std, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
-            markersize=6, capsize=3,
-        )  # fmt: skip
-        for place, dots in values.items():
-            axes.plot([place] * len(dots), dots, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+    drawn = {name: style for name, style in styles.items() if name in set(rows["method"])}
+    lines_over_seeds(axes, rows, x, metric, drawn, lambda place, number: place * APART**number)
     ticks = sorted(rows[x].unique().astype(int))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(ticks))
@@ -94,7 +86,5 @@ def _bars(axes: Axes, rows: pd.DataFrame, metric: str, styles: Mapping[str, Meth
         axes.plot([place] * len(runs), runs[metric], ".", color="black", alpha=0.5, markersize=4)
         similarity = runs["negative_similarity"].mean()
         labels.append(name if pd.isna(similarity) else f"{name}\n{round(similarity, 2) + 0.0:.2f}")  # no -0.00
-    axes.set_xticks(range(len(labels)), labels)
-    axes.tick_params(axis="x", length=0)
-    axes.grid(False, axis="x")
+    category_axis(axes, labels)
     axes.set_xlabel("keys in the queue, their similarity to queries")

@@ -11,11 +11,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
-from fssl_core.reporting.plots_style import METHODS, OTHERS, finish, mean_and_std, panels, use_style
+from fssl_core.reporting.plots_style import (
+    CUT_LAYER,
+    METHODS,
+    OTHERS,
+    STATED,
+    category_axis,
+    finish,
+    mean_and_std,
+    panels,
+    use_style,
+)
+from fssl_core.reporting.tables import MIB
 
-MIB = 2**20
 STYLES = {"FL-SSL": METHODS["FL-MoCoV2"], "MocoSFL": METHODS["MocoSFL"]}
-STATED = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 ABOVE = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
 
 
@@ -82,7 +91,7 @@ def _divergence(axes: Axes, rows: pd.DataFrame) -> dict[str, Line2D]:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sorted(split["cut_layer"].unique().astype(int)))
-    axes.set_xlabel("cut layer (layers on the client)")
+    axes.set_xlabel(CUT_LAYER)
     axes.set_ylabel("divergence (Eq. 4)")
     axes.set_title("(a) divergence of the clients")
     return keys
@@ -138,8 +147,6 @@ def _memory(axes: Axes, clients: Sequence[str], costs: pd.DataFrame, paper: pd.D
 
 
 def _client_axis(axes: Axes, clients: Sequence[str], title: str, label: str) -> None:
-    axes.set_xticks(range(len(clients)), clients)
-    axes.tick_params(axis="x", length=0)
-    axes.grid(False, axis="x")
+    category_axis(axes, clients)
     axes.set_ylabel(label)
     axes.set_title(title)

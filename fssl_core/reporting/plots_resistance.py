@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 
 import pandas as pd
-import torch
-import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,8 +13,10 @@ from fssl_core.reporting.plots_style import (
     GREY,
     MUTED,
     MethodStyle,
+    draw_mosaic,
     finish,
     method_styles,
+    mosaic,
     panels,
     percent_axis,
     use_style,
@@ -61,7 +61,7 @@ def accuracy_against_attack(
     mse.set_xlim(left=0)
     ssim.invert_xaxis()
     _arrow(mse)
-    percent_axis(mse, metric.replace("_", " ").replace("knn", "kNN"))
+    percent_axis(mse, metric)
     keys = {
         f"{part}, {'frozen' if frozen else 'trained on'}": Line2D([], [], **_marker(styles[part], frozen))
         for part, frozen in arms
@@ -106,16 +106,8 @@ def reconstructions_by_arm(
     for name, images in rows.items():
         if images.shape != originals.shape:
             raise DataError(f"{name!r} has the shape {list(images.shape)}, its originals {list(originals.shape)}.")
-    images = torch.stack([*rows.values()])  # [rows, images, C, H, W]
-    gap = max(1, images.shape[-1] // 16)
-    images = F.pad(images, (0, gap, 0, gap), value=255)
-    mosaic = images.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)  # [rows * H, images * W, C]
-    height, width = mosaic.shape[:2]
+    pixels = mosaic(rows.values())
+    height, width = pixels.shape[:2]
     fig, (axes,) = panels(1, width=8.5, height=6.0 * height / width)
-    axes.imshow(mosaic.expand(-1, -1, 3).numpy() if mosaic.shape[-1] == 1 else mosaic.numpy(), interpolation="nearest")
-    axes.set_yticks((torch.arange(len(rows)) + 0.5).numpy() * (height / len(rows)) - 0.5, list(rows))
-    axes.set_xticks([])
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    draw_mosaic(axes, pixels, list(rows))
     return finish(fig, title, subtitle)

@@ -1,19 +1,25 @@
-"""The one look of all figures: a style without global effect, a fixed colour per method, panels and headings."""
+"""The one look of all figures: a style without global effect, a fixed colour per method, and what figures share."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import seaborn as sns
+import torch
+import torch.nn.functional as F
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 MUTED = "#5f6368"
 GREY = "#949494"
+CUT_LAYER = "cut layer (layers on the client)"
+STATED = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 
 
 @dataclass(frozen=True)
@@ -128,11 +134,82 @@ def first_column(axes: Axes) -> bool:
 
 
 def percent_axis(axes: Axes, label: str) -> None:
-    """Fractions on the y axis shown as percent."""
+    """Fractions on the y axis shown as percent; ``label`` may be the name of their column."""
     axes.yaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
-    axes.set_ylabel(f"{label} (%)")
+    axes.set_ylabel(f"{label.replace('_', ' ').replace('knn', 'kNN')} (%)")
+
+
+def category_axis(axes: Axes, names: Sequence[object]) -> None:
+    """Names under groups of bars, whose places are 0, 1, 2 and so on."""
+    axes.set_xticks(range(len(names)), names)
+    axes.tick_params(axis="x", length=0)
+    axes.grid(False, axis="x")
 
 
 def mean_and_std(values: np.ndarray) -> tuple[float, float]:
     """Mean and sample standard deviation over seeds; the latter is 0 for a single seed."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def lines_over_seeds(
+    axes: Axes,
+    rows: pd.DataFrame,
+    x: str,
+    y: str,
+    styles: Mapping[str, MethodStyle],
+    apart: Callable[[float, float], float],
+    *,
+    hue: str = "method",
+) -> None:
+    """For each of ``styles`` the mean and standard deviation over rows, usually seeds, with each row as a dot.
+
+    Args:
+        axes: where to draw.
+        rows: tidy, with the columns ``x``, ``y`` and ``hue``; rows without ``y`` are left out.
+        x: column of the x axis.
+        y: column of the y axis.
+        styles: value of ``hue`` -> its style.
+        apart: x and the line's number, counted from the middle one -> where it is drawn, so that error bars do not
+            cover each other.
+        hue: column whose values become lines.
+    """
+    for number, (name, style) in enumerate(styles.items()):
+        seeds = {
+            apart(place, number - (len(styles) - 1) / 2): values.to_numpy()
+            for place, values in rows[rows[hue] == name].dropna(subset=y).groupby(x)[y]
+        }
+        if not seeds:
+            continue
+        mean, std = np.array([mean_and_std(values) for values in seeds.values()]).T
+        axes.errorbar(
+            np.array([*seeds]), mean, std, label=name, color=style.colour, marker=style.marker, linestyle=style.line,
+            markersize=6, capsize=3,
+        )  # fmt: skip
+        for place, values in seeds.items():
+            axes.plot([place] * len(values), values, ".", color=style.colour, alpha=0.35, markersize=4, zorder=1)
+
+
+def mosaic(rows: Iterable[Tensor]) -> np.ndarray:
+    """Images of one shape in rows and columns, with white lines between them.
+
+    Args:
+        rows: each uint8 ``[images, C, H, W]`` with C 1 or 3.
+
+    Returns:
+        uint8 ``[height, width, 3]``.
+    """
+    images = torch.stack(list(rows))  # [rows, images, C, H, W]
+    gap = max(1, images.shape[-1] // 16)
+    images = F.pad(images, (0, gap, 0, gap), value=255)
+    pixels = images.permute(0, 3, 1, 4, 2).flatten(2, 3).flatten(0, 1)  # [rows * H, images * W, C]
+    return pixels.expand(-1, -1, 3).numpy()
+
+
+def draw_mosaic(axes: Axes, pixels: np.ndarray, names: Sequence[str]) -> None:
+    """A :func:`mosaic` with a name beside each of its rows."""
+    axes.imshow(pixels, interpolation="nearest")
+    axes.set_yticks((np.arange(len(names)) + 0.5) * (len(pixels) / len(names)) - 0.5, names)
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)

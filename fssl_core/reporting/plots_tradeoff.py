@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fssl_core.reporting.plots_style import (
+    CUT_LAYER,
     MethodStyle,
     finish,
     legend_below,
@@ -15,9 +16,9 @@ from fssl_core.reporting.plots_style import (
     percent_axis,
     use_style,
 )
+from fssl_core.reporting.tables import MIB
 from fssl_core.settings import check_choice
 
-MIB = 2**20
 # Pale, so that the lines stand out; hatches tell the parts apart in grey print too.
 PARTS: dict[str, dict[str, str]] = {
     "activations": {"facecolor": "#cfe3f1"},
@@ -68,7 +69,7 @@ def traffic_and_accuracy(
         cuts = sorted(set(rows["cut_layer"]))
         _stack(axes, rows, cuts)
         axes.set_title(panel)
-        axes.set_xlabel("cut layer (layers on the client)")
+        axes.set_xlabel(CUT_LAYER)
         axes.set_ylabel("MiB")
         here = results[results["panel"] == panel].dropna(subset=metric)
         if len(here):
@@ -103,4 +104,4 @@ def _lines(axes: Axes, results: pd.DataFrame, metric: str, cuts: list[int], styl
     axes.set_ylim(0, 1)
     axes.grid(False)
     axes.spines["right"].set_visible(True)
-    percent_axis(axes, metric.replace("_", " ").replace("knn", "kNN"))
+    percent_axis(axes, metric)

@@ -1,6 +1,6 @@
-"""The registry of predicates: which function checks which claim."""
+"""The registry of predicates, which function checks which claim, and how their deciding values are written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
@@ -26,3 +26,22 @@ def predicate(claim_id: str) -> Callable[[Predicate], Predicate]:
         return function
 
     return register
+
+
+def signed(points: float, digits: int = 2) -> str:
+    """``"+1.20"``."""
+    return f"{points:+.{digits}f}"
+
+
+def span(values: Iterable[float], form: str) -> str:
+    """``"1.2"`` for one value, ``"1.2 to 3.4"`` for several."""
+    low, high = (format(bound, form) for bound in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def listed(values: pd.Series, digits: int = 2) -> str:
+    """``"+4.47 (CIFAR-10, 5), ..."``: each value with the names of its row."""
+    names = (name if isinstance(name, tuple) else (name,) for name in values.index)
+    return ", ".join(
+        f"{signed(value, digits)} ({', '.join(map(str, name))})" for name, value in zip(names, values, strict=True)
+    )

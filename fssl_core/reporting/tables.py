@@ -10,9 +10,17 @@ from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice
 
 NOT_RUN = "not run"
+MIB = 2**20  # bytes
 
+DATASETS = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "imagenet12": "ImageNet-12",
+    "tiny-imagenet-200": "Tiny ImageNet",
+}
 PRINTED = {  # our name: the name in the papers' tables
-    "dataset": {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet12": "ImageNet-12"},
+    "dataset": DATASETS,
+    "eval_dataset": DATASETS,
     "architecture": {f"resnet{depth}": f"ResNet-{depth}" for depth in (10, 18, 34, 50)},
     "partition": {"iid": "IID", "non_iid_class": "non-IID"},
 }
@@ -75,7 +83,8 @@ def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
     and runs on files under the name of CIFAR that are not the official ones are marked and match none either.
 
     Args:
-        frame: with any of the columns dataset, architecture, partition, method with cut_layer, and official_data.
+        frame: with any of the columns dataset, eval_dataset, architecture, partition, method with cut_layer, and
+            official_data.
     """
     frame = frame.copy()
     if "official_data" in frame:  # of a folder of images nothing can tell

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from fssl_core.errors import DataError
-from fssl_core.reporting.plots_attack import MIB, RING, accuracy_traffic_privacy, inversion_attack, pareto_front
+from fssl_core.reporting.plots_attack import RING, accuracy_traffic_privacy, inversion_attack, pareto_front
 from fssl_core.reporting.plots_style import METHOD_COLOURS
+from fssl_core.reporting.tables import MIB
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
-from fssl_core.reporting.plots_costs import MIB, divergence_and_costs
+from fssl_core.reporting.plots_costs import divergence_and_costs
 from fssl_core.reporting.plots_style import METHOD_COLOURS
+from fssl_core.reporting.tables import MIB
 
 
 @pytest.fixture(autouse=True)

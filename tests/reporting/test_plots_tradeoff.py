@@ -6,7 +6,8 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-from fssl_core.reporting.plots_tradeoff import CHEAPEST, MIB, PARTS, traffic_and_accuracy
+from fssl_core.reporting.plots_tradeoff import CHEAPEST, PARTS, traffic_and_accuracy
+from fssl_core.reporting.tables import MIB
 
 
 @pytest.fixture(autouse=True)

@@ -5,15 +5,14 @@ are compared in points (100 x fraction), means over seeds first. A claim with ``
 the paper's own table: it is judged on the printed numbers, reads no result, and its value starts with "printed".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
 from fssl_core.federation.participation import auto_adjust
-from fssl_core.reporting.predicate import predicate
+from fssl_core.reporting.predicate import listed, predicate, signed, span
 from fssl_core.reporting.reference import paper_table
-
-MIB = 2**20
+from fssl_core.reporting.tables import MIB
 
 # ------------------------------------------------------------- fig1: batch, number of clients, negatives, components
 # One frame; ``panel`` ("a", "b", "c", "components", "variants") says which of the columns below a row fills.
@@ -27,7 +26,7 @@ def batch_size(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     gain = table[128] - table.iloc[:, 0]
     falls = -table.diff(axis=1).min(axis=1)
-    value = ", ".join(f"{method} {_signed(gain[method], 1)}" for method in table.index)
+    value = ", ".join(f"{method} {signed(gain[method], 1)}" for method in table.index)
     return bool((gain >= 10).all() and (falls <= 1).all()), f"{value} points from batch {table.columns[0]:g} to 128"
 
 
@@ -100,7 +99,7 @@ def small_divergence(results: pd.DataFrame) -> tuple[bool, str] | None:
     if pd.isna(whole) or not {1, 3} <= set(table.columns) or table.isna().any(axis=None):
         return None
     holds = (table[[1, 3]] < whole).all(axis=None) and (table.diff(axis=1).iloc[:, 1:] > 0).all(axis=None)
-    value = ", ".join(f"{_span(table[cut], '.3g')} at cut {cut:g}" for cut in table.columns)
+    value = ", ".join(f"{span(table[cut], '.3g')} at cut {cut:g}" for cut in table.columns)
     return bool(holds), f"{value}; FL-SSL {whole:.3g}"
 
 
@@ -204,7 +203,7 @@ def sync_frequency(results: pd.DataFrame) -> tuple[bool, str] | None:
     if table.isna().any(axis=None):
         return None
     gain = table[10] - table[1]
-    value = ", ".join(f"cut {cut}: {_signed(gain[cut], 1)}" for cut in gain.index)
+    value = ", ".join(f"cut {cut}: {signed(gain[cut], 1)}" for cut in gain.index)
     return bool((gain > 0).all()), f"{value} points from 1 to 10 syncs per epoch"
 
 
@@ -223,15 +222,10 @@ def _gaps_to_byol() -> pd.DataFrame:
     return table[["MocoSFL-1", "MocoSFL-3"]].sub(table["FL-BYOL"], axis=0)
 
 
-def _listed(values: pd.Series) -> str:
-    """``"+4.47 (CIFAR-10, 5), ..."``: each value with its row."""
-    return ", ".join(f"{_signed(value)} ({', '.join(map(str, name))})" for name, value in values.items())
-
-
 @predicate("mocosfl-sec42-accuracy-gain")
 def accuracy_gain(_: pd.DataFrame) -> tuple[bool, str]:
     gap = _gaps_to_byol()["MocoSFL-3"]
-    return bool(gap.between(2, 10).all()), f"printed, MocoSFL-3 - FL-BYOL: {_listed(gap)}"
+    return bool(gap.between(2, 10).all()), f"printed, MocoSFL-3 - FL-BYOL: {listed(gap)}"
 
 
 @predicate("mocosfl-table1-beats-fl-byol")
@@ -239,14 +233,14 @@ def beats_fl_byol(_: pd.DataFrame) -> tuple[bool, str]:
     gaps = _gaps_to_byol()
     exception = ("CIFAR-100", 5)
     holds = (gaps.drop(index=exception) > 0).all(axis=None) and (gaps.loc[exception] < 0).all()
-    return bool(holds), f"printed, MocoSFL-1 - FL-BYOL: {_listed(gaps['MocoSFL-1'])}"
+    return bool(holds), f"printed, MocoSFL-1 - FL-BYOL: {listed(gaps['MocoSFL-1'])}"
 
 
 @predicate("mocosfl-table1-cut1-above-cut3")
 def cut1_above_cut3(_: pd.DataFrame) -> tuple[bool, str]:
     table = _printed("table1", ["method"], ["dataset", "clients"])
     gap = table["MocoSFL-1"] - table["MocoSFL-3"]
-    return bool((gap >= 0).all()), f"printed, MocoSFL-1 - MocoSFL-3: {_listed(gap)}"
+    return bool((gap >= 0).all()), f"printed, MocoSFL-1 - MocoSFL-3: {listed(gap)}"
 
 
 # -------------------------------------------------------------------------------------------- table2: cross-client
@@ -281,7 +275,7 @@ def _cross_client(partition: str) -> pd.DataFrame:
 def iid_flat(_: pd.DataFrame) -> tuple[bool, str]:
     table = _cross_client("iid")
     change = table[1000] - table[100]
-    return bool((change.abs() <= 0.5).all()), f"printed, 1000 - 100 clients: {_listed(change)}"
+    return bool((change.abs() <= 0.5).all()), f"printed, 1000 - 100 clients: {listed(change)}"
 
 
 @predicate("mocosfl-table2-noniid-drop")
@@ -289,14 +283,14 @@ def noniid_drop(_: pd.DataFrame) -> tuple[bool, str]:
     """A drop that rounds to 1 point is about 1."""
     table = _cross_client("non_iid_class")
     drop = table[100] - table[1000]
-    return bool((drop.round() == 1).all()), f"printed, 100 - 1000 clients: {_listed(drop)}"
+    return bool((drop.round() == 1).all()), f"printed, 100 - 1000 clients: {listed(drop)}"
 
 
 @predicate("mocosfl-table2-divergence-direction")
 def more_clients_cost(_: pd.DataFrame) -> tuple[bool, str]:
     table = _cross_client("non_iid_class")
     drop = table[100] - table[1000]
-    return bool((drop > 0).all()), f"printed, 100 - 1000 clients: {_span(drop, '+.2f')} points"
+    return bool((drop > 0).all()), f"printed, 100 - 1000 clients: {span(drop, '+.2f')} points"
 
 
 # ------------------------------------------------------------------------------------------------ table3: ResNet-50
@@ -307,7 +301,7 @@ def resnet50_gain(_: pd.DataFrame) -> tuple[bool, str]:
     table = _printed("table3", ["architecture"], ["method", "clients", "partition"])
     gain = table["ResNet-50"] - table["ResNet-18"]
     holds = len(gain) == 12 and gain.between(2, 5).all() and 3 <= gain.mean() <= 3.6
-    return bool(holds), f"printed: {_span(gain, '+.2f')} points in {len(gain)} pairs, mean {_signed(gain.mean())}"
+    return bool(holds), f"printed: {span(gain, '+.2f')} points in {len(gain)} pairs, mean {signed(gain.mean())}"
 
 
 # --------------------------------------------------------------------------------------------- table4: few labels
@@ -318,7 +312,7 @@ def one_percent_gain(_: pd.DataFrame) -> tuple[bool, str]:
     table = _printed("table4", ["method"], ["architecture", "clients", "label_fraction"])
     row = table.loc[("ResNet-18", 5, 0.01)]
     gain = row[["MocoSFL-1", "MocoSFL-3"]] - row["FL-BYOL"]
-    value = ", ".join(f"{method} {_signed(points)}" for method, points in gain.items())
+    value = ", ".join(f"{method} {signed(points)}" for method, points in gain.items())
     return bool(gain.between(9, 12).all()), f"printed, above FL-BYOL: {value} points"
 
 
@@ -326,7 +320,7 @@ def one_percent_gain(_: pd.DataFrame) -> tuple[bool, str]:
 def twenty_clients_dip(_: pd.DataFrame) -> tuple[bool, str]:
     table = _printed("table4", ["clients"], ["method", "architecture", "label_fraction"]).dropna()
     dip = table[[5, 100]].min(axis=1) - table[20]
-    return bool((dip > 0).all()), f"printed: 20 clients {_span(dip, '.2f')} points below both in {len(dip)} cases"
+    return bool((dip > 0).all()), f"printed: 20 clients {span(dip, '.2f')} points below both in {len(dip)} cases"
 
 
 # ---------------------------------------------------------------------------------------------------------- helpers
@@ -335,13 +329,3 @@ def twenty_clients_dip(_: pd.DataFrame) -> tuple[bool, str]:
 def _points(rows: pd.DataFrame, value: str, index: str, columns: str) -> pd.DataFrame:
     """Mean accuracy over seeds in points; columns in ascending order."""
     return 100 * rows.pivot_table(value, index, columns)
-
-
-def _signed(points: float, digits: int = 2) -> str:
-    return f"{points:+.{digits}f}"
-
-
-def _span(values: Iterable[float], form: str) -> str:
-    """``"1.2"`` for one value, ``"1.2 to 3.4"`` for several."""
-    low, high = (format(bound, form) for bound in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"

@@ -4,14 +4,12 @@ Each function restates the ``check`` text of its claim in ``monacosfl_claims.yam
 are compared in points (100 x fraction), means over seeds first.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
-from fssl_core.reporting.predicate import predicate
+from fssl_core.reporting.predicate import predicate, span
+from fssl_core.reporting.tables import MIB
 
-MIB = 2**20
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
 
@@ -37,8 +35,8 @@ def accuracy_gap_at_optimum(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     gap = table["MonAcoSFL"][11] - table["MocoSFL"][11]
     loss = {method: table[method][1] - table[method][11] for method in METHODS}
-    value = f"gap {_span(gap, '+.1f')} points at cut 11; lost from cut 1: "
-    value += ", ".join(f"{method} {_span(loss[method], '.1f')}" for method in METHODS)
+    value = f"gap {span(gap, '+.1f')} points at cut 11; lost from cut 1: "
+    value += ", ".join(f"{method} {span(loss[method], '.1f')}" for method in METHODS)
     return bool(((gap > 0) & (loss["MocoSFL"] > loss["MonAcoSFL"])).all()), value
 
 
@@ -122,7 +120,7 @@ def depth_hurts_mocosfl(results: pd.DataFrame) -> tuple[bool, str] | None:
     if table.index.unique("clients").size < 3 or 1 not in table or deep.empty:
         return None
     loss = table[1] - deep.min(axis=1)
-    return bool((loss >= 10).all()), f"cut 1 is ahead of the worst deep cut by {_span(loss, '.1f')} points"
+    return bool((loss >= 10).all()), f"cut 1 is ahead of the worst deep cut by {span(loss, '.1f')} points"
 
 
 @predicate("monacosfl-fig4-unreliable-beyond-7")
@@ -134,7 +132,7 @@ def unreliable_beyond_7(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     loss = shallow.mean(axis=1) - deep.mean(axis=1)
     sizes, cuts = (", ".join(map(str, names)) for names in (loss.index.unique("clients"), deep.columns))
-    return bool((loss > 0).all()), f"cuts {cuts} are behind by {_span(loss, '.1f')} points ({sizes} clients)"
+    return bool((loss > 0).all()), f"cuts {cuts} are behind by {span(loss, '.1f')} points ({sizes} clients)"
 
 
 # ------------------------------------------------------------------------------------------------ fig5: the 2-D toy
@@ -147,7 +145,7 @@ def sync_misaligns(results: pd.DataFrame) -> tuple[bool, str] | None:
     if not set(METHODS) <= set(ratio):
         return None
     holds = (ratio["MocoSFL"] > 1).all() and (ratio["MonAcoSFL"] <= 1 + 1e-9).all()
-    return bool(holds), "distance after / before: " + ", ".join(f"{m} {_span(ratio[m], '.2f')}" for m in METHODS)
+    return bool(holds), "distance after / before: " + ", ".join(f"{m} {span(ratio[m], '.2f')}" for m in METHODS)
 
 
 @predicate("monacosfl-sec42-ema-commutes-with-average")
@@ -192,7 +190,7 @@ def both_decline(results: pd.DataFrame) -> tuple[bool, str] | None:
     if not slopes:
         return None
     mocosfl, monacosfl = np.transpose(slopes)
-    value = f"MocoSFL {_span(mocosfl, '+.2f')}, MonAcoSFL {_span(monacosfl, '+.2f')} points per layer"
+    value = f"MocoSFL {span(mocosfl, '+.2f')}, MonAcoSFL {span(monacosfl, '+.2f')} points per layer"
     return bool(((mocosfl < monacosfl) & (monacosfl <= 0)).all()), value
 
 
@@ -202,7 +200,7 @@ def gap_11_13(results: pd.DataFrame) -> tuple[bool, str] | None:
     if table.empty:
         return None
     gap = (table["MonAcoSFL"] - table["MocoSFL"]).max(axis=1)
-    return bool(gap.max() >= 30 and (gap > 0).all()), f"gap {_span(gap, '+.1f')} points"
+    return bool(gap.max() >= 30 and (gap > 0).all()), f"gap {span(gap, '+.1f')} points"
 
 
 @predicate("monacosfl-fig6-monacosfl-holds")
@@ -211,7 +209,7 @@ def monacosfl_holds(results: pd.DataFrame) -> tuple[bool, str] | None:
     if table.empty:
         return None
     loss = {method: table[method][1] - table[method][13] for method in METHODS}
-    value = "lost from cut 1 to 13: " + ", ".join(f"{m} {_span(loss[m], '.1f')}" for m in METHODS) + " points"
+    value = "lost from cut 1 to 13: " + ", ".join(f"{m} {span(loss[m], '.1f')}" for m in METHODS) + " points"
     return bool((loss["MonAcoSFL"] <= 0.5 * loss["MocoSFL"]).all()), value
 
 
@@ -229,7 +227,7 @@ def state_of_the_art(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     gap = accuracy["MonAcoSFL"][11] - accuracy["MocoSFL"][11]
     share = traffic[11] / traffic[1]
-    value = f"gap {_span(gap, '+.1f')} points at {_span(share, '.2f')} of the traffic of cut 1"
+    value = f"gap {span(gap, '+.1f')} points at {span(share, '.2f')} of the traffic of cut 1"
     return bool((gap > 0).all() and (share < 0.5).all()), value
 
 
@@ -259,7 +257,7 @@ def every_depth(results: pd.DataFrame) -> tuple[bool, str] | None:
     gaps = _gaps(results)
     if gaps.shape[1] < 3:
         return None
-    value = f"gap {_span(gaps.to_numpy().ravel(), '+.1f')} points at cuts {', '.join(map(str, gaps.columns))}"
+    value = f"gap {span(gaps.to_numpy().ravel(), '+.1f')} points at cuts {', '.join(map(str, gaps.columns))}"
     return bool((gaps > 0).all(axis=None)), value
 
 
@@ -316,10 +314,4 @@ def monacosfl_flat(results: pd.DataFrame) -> tuple[bool, str] | None:
     steps, _ = found
     at_sync = steps[steps["synced"].astype(bool) & (steps["method"] == "MonAcoSFL")]
     ratio = at_sync["misalignment"] / at_sync["misalignment_before_sync"]
-    return bool((ratio <= 1.1).all()), f"x {_span(ratio, '.2f')} over {at_sync['step'].nunique()} syncs"
-
-
-def _span(values: Iterable[float], form: str) -> str:
-    """``"1.2"`` for one value, ``"1.2 to 3.4"`` for several."""
-    low, high = (format(bound, form) for bound in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
+    return bool((ratio <= 1.1).all()), f"x {span(ratio, '.2f')} over {at_sync['step'].nunique()} syncs"
