@@ -10,6 +10,8 @@ import torch
 
 from fssl_core.errors import SettingError
 
+PRECISIONS = ("float32", "bfloat16", "float64")  # bfloat16: in forward passes only; weights and sums stay float32
+
 
 def default_device() -> torch.device:
     """``$FSSL_DEVICE`` if set, else the first CUDA device, else the CPU.
@@ -45,6 +47,16 @@ def keep_freed_memory() -> bool:
         mallopt(option, value)
         for option, value in ((mmap_threshold, 1 << 30), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
     )
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """Of weights and images, for one of ``PRECISIONS``."""
+    return torch.float64 if precision == "float64" else torch.float32
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The context of forward passes, for one of ``PRECISIONS``."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Writing files so that a reader sees the old file or the new one, never half of it."""
 
+import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 @contextmanager
@@ -33,3 +34,9 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write plain values as JSON; errors as those of :func:`atomic_write`."""
+    with atomic_write(path, "w") as file:
+        json.dump(value, file, indent=2)

@@ -150,7 +150,13 @@ MEDMNIST_COUNTS = {
 }
 
 
-def load_dataset(name: str, *, device: torch.device | str = "cpu", image_size: int | None = None) -> Dataset:
+def load_dataset(
+    name: str,
+    *,
+    device: torch.device | str = "cpu",
+    image_size: int | None = None,
+    train_images: int | None = None,
+) -> Dataset:
     """A set by name, wholly on ``device``.
 
     Args:
@@ -158,9 +164,10 @@ def load_dataset(name: str, *, device: torch.device | str = "cpu", image_size: i
         device: where the tensors go. Sets on the CPU are kept for the next call in the process.
         image_size: resize all images to this side (bilinear, antialiased). None keeps the set's own size; for
             folders of images it is 64, shorter side resized and centre cut.
+        train_images: keep only so many, see :meth:`Dataset.with_fewer_images`. None keeps all.
 
     Raises:
-        SettingError: ``image_size`` is below 1.
+        SettingError: ``image_size`` is below 1, or ``train_images`` cannot be had.
         DataError: the set is missing (the message says where it was looked for and how to get it), damaged, or its
             pickles ask for more than arrays.
     """
@@ -172,6 +179,8 @@ def load_dataset(name: str, *, device: torch.device | str = "cpu", image_size: i
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
             "images): do not compare results on them with published ones."
         )
+    if train_images is not None:
+        data = data.with_fewer_images(train_images)
     if torch.device(device).type == "cpu":
         return data
     return replace(data, train=data.train.to(device), test=data.test.to(device))

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.provenance import Session
-from fssl_core.files import atomic_write
+from fssl_core.files import atomic_write, write_json
 from fssl_core.paths import runs_root
 from fssl_core.settings import Settings
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
@@ -138,7 +138,7 @@ class Run:
         if stored is not None and stored != asked:
             _notice(f"{self} was computed by version {stored.get('version')} of the code; starting again.")
             self._clear()
-        _write_json(self.folder / "settings.json", asked)
+        write_json(self.folder / "settings.json", asked)
 
     def _clear(self) -> None:
         # The summary first and the settings not at all: killed in between, the folder is an unfinished run of the
@@ -155,7 +155,7 @@ class Run:
         session = Session(self.provenance)
 
         def record() -> None:
-            _write_json(self.folder / "provenance.json", session.record())
+            write_json(self.folder / "provenance.json", session.record())
 
         self.checkpoint.after_save = record
         try:
@@ -166,7 +166,7 @@ class Run:
             _notice(f"{self} interrupted; run again to {start}.")
             raise
         record()
-        _write_json(self.folder / "summary.json", summary)
+        write_json(self.folder / "summary.json", summary)
         self.checkpoint.remove()
 
 
@@ -351,11 +351,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     except (TypeError, ValueError) as error:
         raise FsslError(f"{path} is damaged ({error}). Delete the folder {path.parent} and run again.") from error
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    with atomic_write(path, "w") as file:
-        json.dump(value, file, indent=2)
 
 
 def _read_table(folder: Path, name: str) -> pd.DataFrame:

@@ -31,6 +31,17 @@ def standardize(weight: Tensor) -> Tensor:
     return F.layer_norm(weight, filter_shape, gain, eps=1e-10)
 
 
+def _grouped(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, Tensor | None, int]:
+    """Filters, bias and groups of all clients as those of one grouped convolution; of one model, as they are.
+
+    Stacked filters are ``[clients, out, in / groups, height, width]``, of a transposed convolution
+    ``[clients, in, out / groups, height, width]``.
+    """
+    if weight.dim() == 4:
+        return weight, bias, groups
+    return weight.flatten(0, 1), None if bias is None else bias.flatten(), groups * weight.shape[0]
+
+
 class Conv2d(nn.Conv2d):
     """Convolution that keeps the image size at stride 1, with standardised filters on request.
 
@@ -55,13 +66,8 @@ class Conv2d(nn.Conv2d):
         self.standardize = standardize
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias, groups = self.weight, self.bias, self.groups
-        if self.standardize:
-            weight = standardize(weight)
-        if weight.dim() == 5:  # [clients, out, in / groups, height, width]
-            groups *= weight.shape[0]
-            weight = weight.flatten(0, 1)
-            bias = None if bias is None else bias.flatten()
+        weight = standardize(self.weight) if self.standardize else self.weight
+        weight, bias, groups = _grouped(weight, self.bias, self.groups)
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
 
     def extra_repr(self) -> str:
@@ -93,11 +99,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        weight, bias, groups = self.weight, self.bias, self.groups
-        if weight.dim() == 5:  # [clients, in, out / groups, height, width]
-            groups *= weight.shape[0]
-            weight = weight.flatten(0, 1)
-            bias = None if bias is None else bias.flatten()
+        weight, bias, groups = _grouped(self.weight, self.bias, self.groups)
         return F.conv_transpose2d(
             x, weight, bias, self.stride, self.padding, self.output_padding, groups, self.dilation
         )

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fssl_core.devices import PRECISIONS, autocast, dtype_of
 from fssl_core.errors import DataError, NonFiniteLossError, SettingError
 from fssl_core.federation.clients import ClientForward, ClientMatrix
 from fssl_core.privacy.decoder import build_decoder
@@ -20,7 +21,6 @@ from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
 
 VALIDATION_SHARE = 0.1  # of the attacker's images, by which the epoch is selected: authors' code
-PRECISIONS = ("float32", "bfloat16", "float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def train_decoders(
     check_range("epochs", epochs, 1)
     check_range("batch", batch, 1)
     _check_examples(features, images)
-    device, dtype = images.device, torch.float64 if precision == "float64" else torch.float32
+    device, dtype = images.device, dtype_of(precision)
     features, images = features.to(dtype), images.to(dtype)
     order = torch.randperm(len(images), generator=generator(seed, "attacker validation")).to(device)
     held_out, training = order.tensor_split([max(1, round(VALIDATION_SHARE * len(order)))])
@@ -179,8 +179,3 @@ def _check_finite(errors: Tensor, epoch: int, learning_rate: float) -> None:
             f"the MSE of decoder {target + 1} of {len(errors)} is not finite in epoch {epoch}. "
             f"Lower learning_rate={learning_rate}."
         )
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The precision of forward passes."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")

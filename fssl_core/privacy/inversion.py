@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.devices import PRECISIONS, autocast, default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.federation.clients import BACKENDS
 from fssl_core.privacy.decoder import DecoderName, Shape
-from fssl_core.privacy.decoder_training import PRECISIONS, autocast, reconstruct, train_decoders
+from fssl_core.privacy.decoder_training import reconstruct, train_decoders
 from fssl_core.privacy.image_quality import check_size, mse, psnr, ssim
 from fssl_core.random import generator
 from fssl_core.settings import Settings, check_choice, check_range

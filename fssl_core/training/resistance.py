@@ -85,10 +85,8 @@ class ResistanceSettings(Settings):
         Raises:
             SettingError: their images differ in the number of channels.
         """
-        target = load_dataset(self.dataset, device=device, image_size=self.image_size)
-        target = target if self.train_images is None else target.with_fewer_images(self.train_images)
-        source = load_dataset(self.source, device=device, image_size=target.image_size)
-        source = source if self.source_images is None else source.with_fewer_images(self.source_images)
+        target = load_dataset(self.dataset, device=device, image_size=self.image_size, train_images=self.train_images)
+        source = load_dataset(self.source, device=device, image_size=target.image_size, train_images=self.source_images)
         if source.channels != target.channels:
             expected = f"a data set with {target.channels} channels, as {target.name} has"
             raise SettingError("source", self.source, expected)
