@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from fssl_core.models.initialise import initialise_
 from fssl_core.models.layers import BatchNorm2d
+from fssl_core.settings import check_choice
+
+OUTPUT_NORMS = ("none", "affine", "plain")
 
 
 class GlobalPool(nn.Module):
@@ -36,6 +40,19 @@ class Projector(nn.Sequential):
         initialise_(self, generator)
 
 
+class PlainBatchNorm(BatchNorm2d):
+    """Batch norm of ``[B, channels]`` without scale and shift."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.affine, self.weight, self.bias = False, None, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.num_batches_tracked.add_(1)
+        return F.batch_norm(x, self.running_mean, self.running_var, None, None, self.training, self.momentum, self.eps)
+
+
 class MLP(nn.Sequential):
     """Projection or prediction head: linear layers with ReLU between them; ``[B, in_dim]`` to ``[B, widths[-1]]``.
 
@@ -43,7 +60,13 @@ class MLP(nn.Sequential):
         in_dim: width of the input.
         widths: of the layers.
         batch_norm: normalise the hidden layers, which then have no bias.
+        output_norm: batch norm after the last layer, which then has no bias: ``"none"``, ``"affine"``, or ``"plain"``,
+            without scale and shift.
+        output_bias: the last layer has a bias where no batch norm follows it.
         generator: source of the first values, see :func:`~fssl_core.models.initialise.initialise_`.
+
+    Raises:
+        SettingError: an unknown ``output_norm``.
     """
 
     def __init__(
@@ -52,13 +75,19 @@ class MLP(nn.Sequential):
         widths: Sequence[int],
         *,
         batch_norm: bool = True,
+        output_norm: str = "none",
+        output_bias: bool = True,
         generator: torch.Generator | None = None,
     ) -> None:
+        check_choice("output_norm", output_norm, OUTPUT_NORMS)
         layers: list[nn.Module] = []
         for width in widths[:-1]:
             layers.append(skip_init(nn.Linear, in_dim, width, bias=not batch_norm))
             layers += [BatchNorm2d(width)] if batch_norm else []  # of [B, width]: it does not need height and width
             layers.append(nn.ReLU())
             in_dim = width
-        super().__init__(*layers, skip_init(nn.Linear, in_dim, widths[-1]))
+        layers.append(skip_init(nn.Linear, in_dim, widths[-1], bias=output_bias and output_norm == "none"))
+        if output_norm != "none":
+            layers.append((BatchNorm2d if output_norm == "affine" else PlainBatchNorm)(widths[-1]))
+        super().__init__(*layers)
         initialise_(self, generator)

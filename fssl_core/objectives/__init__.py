@@ -1,9 +1,34 @@
-"""Self-supervised objectives, a file each."""
+"""Self-supervised objectives, a file each, and the supervised one that they are compared with."""
 
+from fssl_core.objectives.barlow_twins import BarlowTwins
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel
 from fssl_core.objectives.byol import BYOL
 from fssl_core.objectives.moco import MoCoV2
+from fssl_core.objectives.moco_v3 import MoCoV3
+from fssl_core.objectives.simclr import SimCLR
+from fssl_core.objectives.simsiam import SimSiam
+from fssl_core.objectives.supervised import Supervised
 
-OBJECTIVES: dict[str, type[Objective]] = {"moco-v2": MoCoV2, "byol": BYOL}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "moco-v2": MoCoV2,
+    "byol": BYOL,
+    "simclr": SimCLR,
+    "barlow-twins": BarlowTwins,
+    "simsiam": SimSiam,
+    "moco-v3": MoCoV3,
+    "supervised": Supervised,
+}
 
-__all__ = ["BYOL", "OBJECTIVES", "Learner", "MoCoV2", "Objective", "SelfSupervisedModel"]
+__all__ = [
+    "BYOL",
+    "OBJECTIVES",
+    "BarlowTwins",
+    "Learner",
+    "MoCoV2",
+    "MoCoV3",
+    "Objective",
+    "SelfSupervisedModel",
+    "SimCLR",
+    "SimSiam",
+    "Supervised",
+]

@@ -10,12 +10,27 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool
-from fssl_core.models.heads import MLP
+from fssl_core.models.heads import MLP, OUTPUT_NORMS
 from fssl_core.settings import Settings, check_choice, check_range
+
+
+def classify(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy, and the fraction that is right; contrastive losses tell which column is the positive.
+
+    Args:
+        logits: ``[N, K]``; one of -inf takes its column out.
+        classes: the right column of each row, int64 ``[N]``.
+
+    Returns:
+        the mean loss in nats, and the accuracy, both scalars.
+    """
+    return F.cross_entropy(logits, classes), (logits.detach().argmax(1) == classes).float().mean()
 
 
 class SelfSupervisedModel(nn.Module):
@@ -48,6 +63,10 @@ class Objective(Settings):
     """
 
     has_target: ClassVar[bool] = False  # a second encoder and projector that follow the first ones
+    supervised: ClassVar[bool] = False  # the loss needs labels: see Learner.loss
+    # A method may make a setting of these. Were they settings of all methods, stored runs would change their names.
+    output_norm: ClassVar[str] = "none"  # batch norm at the projector's end: "none", "affine", "plain"; see MLP
+    output_bias: ClassVar[bool] = True  # the heads' last layers have a bias where no batch norm follows
 
     name: str = ""
     projector: tuple[int, ...] = (4096, 2048)
@@ -60,14 +79,21 @@ class Objective(Settings):
         for name in ("projector", "predictor"):
             for width in getattr(self, name):
                 check_range(name, width, 1)
+        if not self.projector and not self.supervised:
+            raise SettingError("projector", self.projector, "the width of at least one layer")
+        if self.predictor and self.predictor[-1:] != self.projector[-1:]:
+            expected = f"widths that end like those of projector={self.projector!r}, whose embeddings it predicts"
+            raise SettingError("predictor", self.predictor, expected)
+        check_choice("output_norm", self.output_norm, OUTPUT_NORMS)
         check_range("ema_decay", self.ema_decay, 0, 1)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         """The online model, on the CPU, its heads with first values from ``init``."""
-        projector = MLP(backbone.feature_dim, self.projector, batch_norm=self.head_norm, generator=init)
+        alike = {"batch_norm": self.head_norm, "output_bias": self.output_bias, "generator": init}
+        projector = MLP(backbone.feature_dim, self.projector, output_norm=self.output_norm, **alike)
         predictor: nn.Module = nn.Identity()
         if self.predictor:
-            predictor = MLP(self.projector[-1], self.predictor, batch_norm=self.head_norm, generator=init)
+            predictor = MLP(self.projector[-1], self.predictor, **alike)
         return SelfSupervisedModel(nn.Sequential(backbone, GlobalPool()), projector, predictor)
 
     def build_target(self, model: SelfSupervisedModel) -> nn.Module | None:
@@ -98,9 +124,20 @@ class Learner(ABC):
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and figures worth logging, all scalars.
 
+        The learner of a supervised objective takes labels, too: ``loss(views, labels)``.
+
         Args:
             views: two normalised views of each image, ``[2, B, C, H, W]``.
         """
+
+    def outputs(self, views: Tensor) -> list[Tensor]:
+        """The online model's output of each view, ``[B, D]``: view by view, as batch norm must not mix them."""
+        return [self.online(view) for view in views]
+
+    @torch.no_grad()
+    def targets(self, views: Tensor) -> list[Tensor]:
+        """The target branch's embedding of each view, ``[B, D]``, without gradient."""
+        return [self.target(view) for view in views]
 
     def after_step(self) -> None:  # noqa: B027  (most have nothing to do)
         """Called when the optimiser has moved the online model."""

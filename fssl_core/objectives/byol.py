@@ -8,7 +8,6 @@ baseline of MocoSFL's tables; BYOL itself has 4096 and 256 and a decay that rise
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -38,9 +37,7 @@ class BYOLLearner(Learner):
     """Each view predicts the target of the other; the two losses are added."""
 
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        predictions = [self.online(view) for view in views]  # view by view: batch norm must not mix them
-        with torch.no_grad():
-            targets = [self.target(view) for view in views]
+        predictions, targets = self.outputs(views), self.targets(views)
         return byol_loss(predictions[0], targets[1]) + byol_loss(predictions[1], targets[0]), {}
 
     def after_step(self) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective
+from fssl_core.objectives.base import Learner, Objective, classify
 from fssl_core.settings import check_choice, check_range
 
 
@@ -83,9 +83,7 @@ def info_nce(queries: Tensor, positives: Tensor, negatives: Tensor, temperature:
     """
     positive = (queries * positives).sum(1, keepdim=True)  # [N, 1]
     logits = torch.cat([positive, queries @ negatives.T], dim=1) / temperature  # [N, 1 + K]
-    loss = F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.int64))
-    accuracy = (logits.detach().argmax(1) == 0).float().mean()
-    return loss, accuracy
+    return classify(logits, logits.new_zeros(len(logits), dtype=torch.int64))
 
 
 NEGATIVES = ("fresh", "aged", "random")

@@ -1,0 +1,62 @@
+"""Supervised learning: cross-entropy of a linear classifier on the pooled features of one augmented view.
+
+What self-supervised methods are compared with: FedAvg and FedProx as their papers have them (McMahan et al., AISTATS
+2017; Li et al., MLSys 2020), and training on all images in one place.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.models import Backbone, GlobalPool
+from fssl_core.models.heads import MLP
+from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
+from fssl_core.settings import check_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised(Objective):
+    """Settings of supervised learning. The classifier stands where other methods have their projector.
+
+    Args:
+        classes: of the data set.
+        projector, predictor: there are none.
+    """
+
+    supervised: ClassVar[bool] = True
+
+    name: str = "supervised"
+    projector: tuple[int, ...] = ()
+    classes: int = 10
+
+    def check(self) -> None:
+        for name in ("projector", "predictor"):
+            if getattr(self, name):
+                raise SettingError(name, getattr(self, name), "(): the classifier follows the encoder")
+        super().check()
+        check_range("classes", self.classes, 2)
+
+    def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
+        classifier = MLP(backbone.feature_dim, (self.classes,), generator=init)
+        return SelfSupervisedModel(nn.Sequential(backbone, GlobalPool()), classifier, nn.Identity())
+
+    def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "SupervisedLearner":
+        return SupervisedLearner(self, online, target)
+
+
+class SupervisedLearner(Learner):
+    """The first view and its labels."""
+
+    def loss(self, views: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Cross-entropy in nats, and the accuracy on this batch.
+
+        Args:
+            views: normalised views, ``[1 or more, B, C, H, W]``; only the first is used.
+            labels: int64 ``[B]``, from 0 to ``classes - 1``.
+        """
+        loss, accuracy = classify(self.online(views[0]), labels)
+        return loss, {"train_accuracy": accuracy}
