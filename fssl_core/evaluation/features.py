@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from fssl_core.errors import DataError
+from fssl_core.errors import DataError, SettingError
+from fssl_core.models import GlobalPool
 
 
 @torch.no_grad()
@@ -56,8 +57,28 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def check_features(name: str, features: Tensor, labels: Tensor) -> None:
-    """Raise :class:`DataError` unless ``features`` are finite [N, D] with one label each, N > 0."""
+def unpooled(backbone: nn.Module) -> nn.Module:
+    """The backbone without the global pooling at its end, sharing its modules: to maps ``[B, C, h, w]``.
+
+    Raises:
+        SettingError: the backbone does not end in a :class:`~fssl_core.models.GlobalPool`.
+    """
+    units = list(backbone.children()) if isinstance(backbone, nn.Sequential) else []
+    if not units or not isinstance(units[-1], GlobalPool):
+        last = type(units[-1] if units else backbone).__name__
+        expected = f"'pooled', because the pre-trained backbone ends in {last} and not in GlobalPool"
+        raise SettingError("features", "unpooled", expected)
+    return nn.Sequential(*units[:-1])
+
+
+def check_features(name: str, features: Tensor, labels: Tensor, classes: int | None = None) -> None:
+    """Raise :class:`DataError` unless ``features`` are finite [N, D] with one label each, N > 0.
+
+    Args:
+        name: what the features are of, as a message says it.
+        features, labels: to be checked.
+        classes: number of classes; where it is given, labels must be in [0, classes).
+    """
     if features.dim() != 2 or labels.shape != features.shape[:1] or len(features) == 0:
         raise DataError(
             f"The {name} need features [N, D] and labels [N] with N > 0, "
@@ -68,3 +89,5 @@ def check_features(name: str, features: Tensor, labels: Tensor) -> None:
             f"The features of the {name} are not all finite: the model that made them has diverged. "
             "Evaluate an earlier checkpoint or lower the learning rate."
         )
+    if classes is not None and (labels.min() < 0 or labels.max() >= classes):
+        raise DataError(f"Labels of the {name} span {labels.min()} to {labels.max()}: expected 0 to {classes - 1}.")

@@ -12,25 +12,24 @@ accuracy of all epochs, a choice made on the test set. The best is given beside 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from fssl_core.devices import default_device, repeatable_kernels
+from fssl_core.data.datasets import Dataset
 from fssl_core.errors import DataError, SettingError
-from fssl_core.evaluation.features import check_features, extract
+from fssl_core.evaluation.downstream import DownstreamSettings, HeadResult
+from fssl_core.evaluation.features import check_features
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_range
+from fssl_core.settings import check_range
 
 
 @dataclass(frozen=True)
-class SemiSupervisedResult:
+class SemiSupervisedResult(HeadResult):
     """What a head found.
 
     Args:
@@ -38,18 +37,7 @@ class SemiSupervisedResult:
         head: the trained head from [B, D] to [B, classes], in evaluation mode.
     """
 
-    accuracy_per_epoch: tuple[float, ...]
     head: nn.Sequential
-
-    @property
-    def accuracy(self) -> float:
-        """Test accuracy of the last epoch, in [0, 1]: the one to report."""
-        return self.accuracy_per_epoch[-1]
-
-    @property
-    def best_accuracy(self) -> float:
-        """Highest test accuracy of all epochs, as the authors' code reports; it selects on the test set."""
-        return max(self.accuracy_per_epoch)
 
 
 def labelled_subset(images: int, label_fraction: float, seed: int) -> Tensor:
@@ -113,10 +101,8 @@ def semi_supervised(
     for name, value, low in (("hidden", hidden, 1), ("epochs", epochs, 1), ("batch", batch, 2)):
         check_range(name, value, low)
     check_range("learning_rate", learning_rate, 0)
-    for name, x, y in (("labelled images", labelled_x, labelled_y), ("test set", test_x, test_y)):
-        check_features(name, x, y)
-        if y.min() < 0 or y.max() >= classes:
-            raise DataError(f"Labels of the {name} span {y.min()} to {y.max()}: expected 0 to {classes - 1}.")
+    check_features("labelled images", labelled_x, labelled_y, classes)
+    check_features("test set", test_x, test_y, classes)
     if len(labelled_x) < 2:
         raise DataError("Batch norm needs at least 2 labelled images, got 1: label more of them.")
 
@@ -157,22 +143,16 @@ def _head(features: int, hidden: int, classes: int, start: torch.Generator) -> n
 
 
 @dataclass(frozen=True, kw_only=True)
-class SemiSupervisedSettings(Settings):
-    """A head trained on few labels, on top of a pre-training that is a run of its own.
+class SemiSupervisedSettings(DownstreamSettings):
+    """A head trained on few labels, on top of a pre-training; its summary has ``semi_supervised_accuracy``.
 
-    Runs that differ in the head only share their pre-training. Defaults: the authors' code, see
-    ``reference/mocosfl_settings.yaml``.
-
-    ``pretraining`` is any settings with ``load_data(device) -> Dataset`` and
-    ``trained_backbone(run, data) -> nn.Module``, which gives the pre-trained model from normalised images to features
-    on the data's device, without its projector; for example a ``SplitSettings``.
+    Defaults: the authors' code, see ``reference/mocosfl_settings.yaml``.
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    measure: ClassVar[str] = "semi_supervised"
 
-    pretraining: Settings
     label_fraction: float = 0.01  # Table 4: 1 % and 10 %
-    seed: int = 0  # which images are labelled, initial weights, order
     hidden: int = 512
     epochs: int = 100
     batch: int = 128
@@ -180,56 +160,28 @@ class SemiSupervisedSettings(Settings):
     decay_epochs: tuple[int, ...] = (60, 80)
 
     def check(self) -> None:
-        missing = [name for name in ("load_data", "trained_backbone") if not hasattr(self.pretraining, name)]
-        if missing:
-            expected = f"settings with {' and '.join(missing)}, for example a SplitSettings"
-            raise SettingError("pretraining", type(self.pretraining).__name__, expected)
-        check_range("label_fraction", self.label_fraction, 1e-9, 1)
+        super().check()
         for name, low in (("hidden", 1), ("epochs", 1), ("batch", 2), ("learning_rate", 0)):
             check_range(name, getattr(self, name), low)
         for epoch in self.decay_epochs:
             check_range("decay_epochs", epoch, 1)
 
-    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
-        """Pre-train unless that run is finished, train the head, and leave its accuracies in the table ``metrics``.
+    def labelled_images(self, data: Dataset) -> Tensor:
+        return labelled_subset(len(data.train), self.label_fraction, self.seed)
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of`` and the writers are used.
-            progress: called as ``progress(done, total)`` for the pre-training and the head.
-
-        Returns:
-            the run's summary: accuracies on the full test set as fractions, and the number of labelled images.
-        """
-        device = default_device()
-        data = self.pretraining.load_data(device)
-        chosen = labelled_subset(len(data.train), self.label_fraction, self.seed).to(device)  # before any training
-        pretrained = run.result_of(self.pretraining)
-        progress(1, 2)
-        with repeatable_kernels():
-            backbone = self.pretraining.trained_backbone(pretrained, data)
-            labelled, test = (
-                extract(backbone, images, data.mean, data.std)
-                for images in (data.train.images[chosen], data.test.images)
-            )
-            result = semi_supervised(
-                labelled,
-                data.train.labels[chosen],
-                test,
-                data.test.labels,
-                classes=len(data.classes),
-                hidden=self.hidden,
-                epochs=self.epochs,
-                batch=self.batch,
-                learning_rate=self.learning_rate,
-                decay_epochs=self.decay_epochs,
-                seed=self.seed,
-            )
-        accuracies = result.accuracy_per_epoch
-        run.write_table("metrics", pd.DataFrame({"epoch": range(1, len(accuracies) + 1), "accuracy": accuracies}))
-        progress(2, 2)
-        return {
-            "semi_supervised_accuracy": result.accuracy,
-            "best_semi_supervised_accuracy": result.best_accuracy,
-            "labelled_images": len(chosen),
-            "official_data": data.official,  # False: not comparable with published numbers
-        }
+    def train_head(
+        self, train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, classes: int
+    ) -> SemiSupervisedResult:
+        return semi_supervised(
+            train_x,
+            train_y,
+            test_x,
+            test_y,
+            classes=classes,
+            hidden=self.hidden,
+            epochs=self.epochs,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            decay_epochs=self.decay_epochs,
+            seed=self.seed,
+        )

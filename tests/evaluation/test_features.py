@@ -2,8 +2,11 @@ import pytest
 import torch
 from torch import nn
 
-from fssl_core.errors import DataError
-from fssl_core.evaluation.features import check_features, extract
+from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.features import check_features, extract, unpooled
+from fssl_core.models import GlobalPool, build_backbone, cut
+from fssl_core.objectives import MoCoV2
+from fssl_core.random import generator
 
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
 
@@ -77,6 +80,33 @@ def test_statistics_may_be_tensors(images):
     assert torch.equal(as_tensors, extract(nn.Identity(), images, MEAN, STD))
 
 
+def test_unpooled_features_are_the_flattened_map_and_pooled_ones_their_mean():
+    backbone = build_backbone("resnet10", width=4, image_size=16).eval()
+    model = nn.Sequential(*cut(backbone, 3), GlobalPool())  # as split federations have it
+    images = torch.randint(0, 256, (5, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = (images.float() / 255 - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+    with torch.no_grad():
+        maps = backbone(pixels)  # [5, 32, 2, 2]
+    features = extract(unpooled(model), images, MEAN, STD)
+    assert torch.equal(features, maps.flatten(1))
+    torch.testing.assert_close(features.unflatten(1, (32, 4)).mean(2), extract(model, images, MEAN, STD))
+
+
+def test_the_encoder_of_an_objective_can_be_unpooled_and_shares_its_weights():
+    backbone = build_backbone("resnet10", width=4, image_size=8)
+    encoder = MoCoV2(projector=(8, 4)).build_model(backbone, generator(0, "heads")).encoder
+    assert [id(value) for value in unpooled(encoder).parameters()] == [id(value) for value in backbone.parameters()]
+
+
+def test_what_does_not_end_in_pooling_cannot_be_unpooled():
+    with pytest.raises(SettingError, match=r"features='unpooled' .* 'pooled', because the .* backbone ends in Flatten"):
+        unpooled(nn.Sequential(GlobalPool(), nn.Flatten()))
+    with pytest.raises(SettingError, match="ends in BasicBlock and not in GlobalPool"):
+        unpooled(build_backbone("resnet10", width=4, image_size=8))
+    with pytest.raises(SettingError, match="ends in Linear and not in GlobalPool"):
+        unpooled(nn.Linear(2, 2))
+
+
 def test_images_that_are_not_uint8_or_empty_are_refused(images):
     with pytest.raises(DataError, match=r"uint8 images .* got torch.float32 \[23, 3, 4, 4\]: pass the `images`"):
         extract(nn.Identity(), images.float(), MEAN, STD)
@@ -91,3 +121,7 @@ def test_features_that_cannot_be_evaluated_are_refused():
         check_features("bank", torch.zeros(3, 2), labels)
     with pytest.raises(DataError, match=r"features of the queries are not all finite: .* earlier checkpoint"):
         check_features("queries", torch.full((4, 2), float("nan")), labels)
+    check_features("bank", torch.zeros(4, 2), torch.tensor([0, 2, 1, 0]), classes=3)
+    for wrong in (-1, 3):
+        with pytest.raises(DataError, match=f"Labels of the bank span {min(wrong, 0)} to .*: expected 0 to 2"):
+            check_features("bank", torch.zeros(2, 2), torch.tensor([0, wrong]), classes=3)

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from sklearn.linear_model import LogisticRegression
 
 from fssl_core.errors import DataError, SettingError
-from fssl_core.evaluation.linear_probe import linear_probe
+from fssl_core.evaluation.linear_probe import PROTOCOLS, linear_probe
 from fssl_core.random import generator
 
 
@@ -16,16 +16,31 @@ def blobs(count, seed, classes=5, dim=8, spread=0.6):
     return centres[labels] + spread * torch.randn(count, dim, generator=rng), labels
 
 
-def slow_probe(train_x, train_y, start, *, classes, epochs, batch, learning_rate, seed):
-    """The same training as a textbook loop: nn.Linear, DataLoader-like batches, plain Adam, rate set by hand."""
+def adam(parameters):
+    return torch.optim.Adam(parameters, foreach=False, fused=False)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, momentum=0.9, nesterov=True, foreach=False, fused=False)
+
+
+def cosine(epoch, epochs):
+    return (1 + torch.cos(torch.tensor(torch.pi * epoch / epochs, dtype=torch.float64)).item()) / 2
+
+
+def steps(epoch, epochs):
+    return 0.1 ** (10 * epoch >= 6 * epochs) * 0.1 ** (10 * epoch >= 8 * epochs)
+
+
+def slow_probe(train_x, train_y, start, optimizer, factor, *, classes, epochs, batch, learning_rate, seed):
+    """The same training as a textbook loop: nn.Linear, DataLoader-like batches, plain optimiser, rate set by hand."""
     model = torch.nn.Linear(train_x.shape[1], classes)
     with torch.no_grad():
         model.weight.copy_(start.weight)
         model.bias.copy_(start.bias)
-    optimizer = torch.optim.Adam(model.parameters(), foreach=False, fused=False)
+    optimizer = optimizer(model.parameters())
     for epoch in range(epochs):
-        rate = learning_rate * (1 + torch.cos(torch.tensor(torch.pi * epoch / epochs, dtype=torch.float64)).item()) / 2
-        optimizer.param_groups[0]["lr"] = rate
+        optimizer.param_groups[0]["lr"] = learning_rate * factor(epoch, epochs)
         order = torch.randperm(len(train_x), generator=generator(seed, "probe", epoch))
         for first in range(0, len(train_x), batch):
             rows = order[first : first + batch]
@@ -35,16 +50,30 @@ def slow_probe(train_x, train_y, start, *, classes, epochs, batch, learning_rate
     return model
 
 
-def test_training_equals_a_plain_loop_of_linear_and_adam():
+@pytest.mark.parametrize(
+    ("protocol", "optimizer", "factor", "rate"), [("adam-cosine", adam, cosine, 0.001), ("sgd-steps", sgd, steps, 0.01)]
+)
+@pytest.mark.parametrize("faster", [None, 10])
+def test_training_equals_a_plain_loop_of_linear_and_the_protocols_optimiser(protocol, optimizer, factor, rate, faster):
     train, test = blobs(150, seed=1), blobs(40, seed=2)
-    settings = {"classes": 5, "epochs": 8, "batch": 32, "learning_rate": 0.01, "seed": 3}
+    settings = {"classes": 5, "epochs": 10, "batch": 32, "seed": 3}
     start = linear_probe(*train, *test, **(settings | {"epochs": 1, "learning_rate": 0.0}))  # never moves
-    expected = slow_probe(*train, start, **settings)
-    result = linear_probe(*train, *test, **settings)
+    given = {} if faster is None else {"learning_rate": faster * rate}  # else the protocol's own
+    expected = slow_probe(*train, start, optimizer, factor, **(settings | {"learning_rate": rate} | given))
+    result = linear_probe(*train, *test, protocol=protocol, **settings, **given)
     torch.testing.assert_close(result.weight, expected.weight.detach(), rtol=0, atol=1e-5)
     torch.testing.assert_close(result.bias, expected.bias.detach(), rtol=0, atol=1e-5)
     assert result.accuracy == (expected(test[0]).argmax(1) == test[1]).double().mean().item()
-    assert (result.weight - start.weight).abs().max() > 0.1
+    assert (result.weight - start.weight).abs().max() > 0.02
+
+
+def test_without_a_protocol_it_is_that_of_mocosfl():
+    train, test = blobs(60, seed=1), blobs(30, seed=2)
+    default, named = (
+        linear_probe(*train, *test, classes=5, epochs=3, **given)
+        for given in ({}, {"protocol": "adam-cosine", "batch": 128, "learning_rate": 1e-3})
+    )
+    assert torch.equal(default.weight, named.weight)
 
 
 def test_initial_weights_are_those_of_a_linear_layer():
@@ -58,18 +87,22 @@ def test_initial_weights_are_those_of_a_linear_layer():
     assert start.bias.shape == (300,)
 
 
-def test_accuracy_is_near_scikit_learns_logistic_regression():
+@pytest.mark.parametrize(("protocol", "learning_rate"), [("adam-cosine", 0.03), ("sgd-steps", 0.1)])
+def test_accuracy_is_near_scikit_learns_logistic_regression(protocol, learning_rate):
     train, test = blobs(1000, seed=1), blobs(500, seed=2)
     oracle = LogisticRegression(C=1e4, max_iter=2000).fit(train[0].numpy(), train[1].numpy())
     expected = oracle.score(test[0].numpy(), test[1].numpy())
-    result = linear_probe(*train, *test, classes=5, epochs=60, learning_rate=0.03)
+    result = linear_probe(*train, *test, classes=5, protocol=protocol, epochs=60, learning_rate=learning_rate)
     assert result.accuracy == pytest.approx(expected, abs=0.01)
     assert 0.8 < expected < 1
 
 
-def test_equal_arguments_give_equal_bits_and_another_seed_does_not():
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_equal_arguments_give_equal_bits_and_another_seed_does_not(protocol):
     train, test = blobs(100, seed=1), blobs(50, seed=2)
-    first, again, other = (linear_probe(*train, *test, classes=5, epochs=3, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (
+        linear_probe(*train, *test, classes=5, protocol=protocol, epochs=3, seed=seed) for seed in (0, 0, 1)
+    )
     assert torch.equal(first.weight, again.weight)
     assert torch.equal(first.bias, again.bias)
     assert first.accuracy_per_epoch == again.accuracy_per_epoch
@@ -102,6 +135,8 @@ def test_features_with_a_graph_and_in_half_precision_are_accepted_and_left_alone
 
 def test_wrong_settings_labels_and_features_are_refused():
     (x, y), test = blobs(60, seed=1), blobs(30, seed=2)
+    with pytest.raises(SettingError, match="protocol='adam' cannot be used: expected one of adam-cosine, sgd-steps"):
+        linear_probe(x, y, *test, classes=5, protocol="adam")
     with pytest.raises(SettingError, match="epochs=0 cannot be used: expected at least 1"):
         linear_probe(x, y, *test, classes=5, epochs=0)
     with pytest.raises(SettingError, match="batch=0 cannot be used: expected at least 1"):
