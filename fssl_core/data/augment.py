@@ -317,6 +317,11 @@ AUGMENTATIONS = {
         crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
         jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2, blur=0.5,
     ),
+    # The same with MoCo-v2's own crop: L-DAWA's code, which follows Tamkin et al., "Viewmaker networks", ICLR 2021.
+    "viewmaker": Augmentation(
+        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
+        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2, blur=0.5,
+    ),
     # Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", ICML 2020, appendix A,
     # strength 1. For CIFAR-10 (B.9) they halve the four strengths and drop the blur.
     "simclr": Augmentation(

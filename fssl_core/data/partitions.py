@@ -6,6 +6,7 @@ Schemes:
     ``"one-class"``: ``"classes:1"``.
     ``"dirichlet:alpha"``: each class is divided in proportions drawn from a symmetric Dirichlet distribution
         (Hsu et al., "Measuring the Effects of Non-Identical Data Distribution", 2019); small alpha, unlike clients.
+    ``"dirichlet:alpha:least"``: the same, drawn again until every client has so many images; ``least`` is 1 above.
 """
 
 import numpy as np
@@ -15,8 +16,8 @@ from torch import Tensor
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
-SCHEMES = "iid, classes:k, dirichlet:alpha, one-class"
-DIRICHLET_DRAWS = 1000  # at most, until every client has an image
+SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, one-class"
+DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
 
 
@@ -48,7 +49,9 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
             labels, clients, scheme, 1 if scheme == "one-class" else _number(scheme, argument, int), draw
         )
     elif kind == "dirichlet":
-        parts = _dirichlet(labels, clients, scheme, _number(scheme, argument, float), draw)
+        alpha, _, least = argument.partition(":")
+        numbers = _number(scheme, alpha, float), _number(scheme, least or "1", int)
+        parts = _dirichlet(labels, clients, scheme, *numbers, draw)
     else:
         raise SettingError("partition", scheme, f"one of {SCHEMES}")
     return [part.sort().values.to(device) for part in parts]
@@ -116,17 +119,20 @@ def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.G
     return [torch.cat(part) for part in parts]
 
 
-def _dirichlet(labels: Tensor, clients: int, scheme: str, alpha: float, draw: torch.Generator) -> list[Tensor]:
+def _dirichlet(
+    labels: Tensor, clients: int, scheme: str, alpha: float, least: int, draw: torch.Generator
+) -> list[Tensor]:
     members = _members(labels, draw)
     counts = np.array([len(images) for images in members])
     numbers = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))
     for _ in range(DIRICHLET_DRAWS):
         shares = numbers.dirichlet(np.full(clients, alpha), size=len(members))  # [classes, clients]
         ends = (shares.cumsum(axis=1) * counts[:, None]).round().astype(int)[:, :-1]  # [classes, clients - 1]
-        if (np.diff(ends, axis=1, prepend=0, append=counts[:, None]).sum(axis=0) > 0).all():
+        if (np.diff(ends, axis=1, prepend=0, append=counts[:, None]).sum(axis=0) >= least).all():
             pieces = [images.tensor_split(end.tolist()) for images, end in zip(members, ends, strict=True)]
             return [torch.cat(client) for client in zip(*pieces, strict=True)]
-    expected = f"a larger alpha or fewer clients: in {DIRICHLET_DRAWS} draws, one of {clients} clients was always empty"
+    images = f"{least} images" if least > 1 else "an image"
+    expected = f"a larger alpha or fewer clients: no draw of {DIRICHLET_DRAWS} gave each of {clients} clients {images}"
     raise SettingError("partition", scheme, expected)
 
 

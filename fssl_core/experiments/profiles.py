@@ -17,7 +17,7 @@ from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice, check_range
-from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.averaging import METHODS, AveragingSettings
 from fssl_core.training.split import SplitSettings
 
 # Found with small runs, not tuned for a claim: the server's loss is a mean over all clients' images, so a client's
@@ -87,6 +87,11 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
 _SMALL_HEADS: dict[str, dict[str, Any]] = {
     "moco-v2": {"projector": (128, 64), "queue_size": 1000},
     "byol": {"projector": (128, 64), "predictor": (128, 64)},
+    "simclr": {"projector": (64,)},
+    "barlow-twins": {"projector": (64,)},
+    "simsiam": {"projector": (128, 64), "predictor": (32, 64)},
+    "moco-v3": {"projector": (128, 64), "predictor": (128, 64)},
+    "supervised": {},
 }
 
 
@@ -116,3 +121,57 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
     }
     method = OBJECTIVES[wanted["name"]]().changed(**(_SMALL_HEADS[wanted["name"]] if small else {}) | wanted)
     return AveragingSettings(objective=method).changed(**(chosen[profile] | values))
+
+
+SSL_METHODS = {"SimCLR": "simclr", "Barlow Twins": "barlow-twins"}  # by their names in L-DAWA's tables
+
+# L-DAWA, Section 4.2, and what its code adds; see reference/ldawa_settings.yaml.
+_LDAWA: dict[str, Any] = {
+    "clients": 10,
+    "rounds": 200,
+    "local_epochs": 10,
+    "batch": 256,
+    "learning_rate": 0.03,
+    "weight_decay": 1e-4,
+    "schedule": "constant",
+    "augmentation": "viewmaker",
+    "partition": "dirichlet:0.1:32",
+    "probe_every": 10,
+    "keep_every": 10,
+}
+# A client has 200 images. At the paper's values Barlow Twins makes features worse than an untrained encoder's; with
+# a lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) it at least holds them.
+_LDAWA_DIGITS: dict[str, Any] = {
+    "dataset": "scattered-digits",
+    "augmentation": "digits",
+    "probe_every": 1,
+    "keep_every": 1,
+}
+_LDAWA_SMALL: dict[str, dict[str, Any]] = {
+    "smoke": _LDAWA_DIGITS | {"rounds": 2, "local_epochs": 1, "batch": 16, "partition": "dirichlet:0.1:8"},
+    "laptop": _LDAWA_DIGITS | {"rounds": 10, "local_epochs": 2, "batch": 32, "train_images": 2000, "probe_epochs": 30},
+}
+
+
+def ldawa_settings(profile: str, *, method: str, ssl_method: str = "SimCLR", **values: Any) -> AveragingSettings:
+    """One cell of L-DAWA's tables: a federated method by its name there, at a profile.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        method: a key of ``METHODS``, such as ``"FedAvg"`` or ``"L-DAWA_Loss"``.
+        ssl_method: ``"SimCLR"`` or ``"Barlow Twins"``.
+        **values: settings that replace the profile's; ``objective`` may be a dict of the SSL method's own settings.
+
+    Raises:
+        SettingError: an unknown profile, method or setting, or a value that cannot be used.
+    """
+    check_choice("method", method, METHODS)
+    check_choice("ssl_method", ssl_method, SSL_METHODS)
+    check_choice("profile", profile, PROFILES)
+    small = _LDAWA_SMALL.get(profile, {})
+    chosen = _LDAWA | ({"rounds": 20, "local_epochs": 1} if profile == "gpu" else small)
+    own: dict[str, Any] = {}
+    if small and ssl_method == "Barlow Twins":
+        chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
+    objective = {"name": SSL_METHODS[ssl_method]} | own | values.pop("objective", {})
+    return averaging_settings(profile, objective=objective, **(chosen | METHODS[method] | values))

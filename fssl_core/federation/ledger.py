@@ -51,6 +51,14 @@ class Ledger:
         self.epochs.append(self._open)
         self._open = self._empty()
 
+    def state_dict(self) -> dict[str, list[Tensor] | Tensor]:
+        """What was counted, the epoch under way included."""
+        return {"epochs": self.epochs, "open": self._open}
+
+    def load_state_dict(self, state: dict[str, list[Tensor] | Tensor]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self.epochs, self._open = state["epochs"], state["open"]
+
     def table(self) -> pd.DataFrame:
         """One row an epoch (from 1) and client; a column of bytes for each purpose and direction."""
         columns = [f"{purpose}_{direction}" for purpose in PURPOSES for direction in DIRECTIONS]

@@ -1,6 +1,5 @@
 """The server process: wait for the clients, train with them, evaluate, store."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import pandas as pd
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.experiments.provenance import Session
-from fssl_core.files import atomic_write
+from fssl_core.files import atomic_write, write_json
 from fssl_core.network.handshake import admit, check_types
 from fssl_core.network.messages import Message
 from fssl_core.network.peers import Peers, notice
@@ -78,12 +77,8 @@ def serve_split(
         trainer = SplitTrainer(settings, data, clients=clients)
         notice(f"waiting for {settings.clients} clients at {peers.address}")
         admit(peers, settings, data, wait)
-        progress(trainer.finished, trainer.total)
         with repeatable_kernels():
-            while trainer.finished < trainer.total:
-                trainer.advance()
-                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
-                progress(trainer.finished, trainer.total, **shown)
+            trainer.train(progress)
             peers.dismiss(Message("finished"))
             summary = trainer.summary()
     return Served(trainer, summary, peers.traffic(), peers.lost, session.record())
@@ -98,7 +93,7 @@ def claim_folder(folder: Path, settings: SplitSettings) -> None:
     if (folder / "summary.json").exists():
         raise SettingError("--out", str(folder), "a folder without a finished run")
     try:
-        _write_json(folder / "settings.json", settings.as_dict())
+        write_json(folder / "settings.json", settings.as_dict())
     except OSError as error:
         raise SettingError("--out", str(folder), f"a folder that can be written ({error.strerror})") from error
 
@@ -110,10 +105,5 @@ def store(served: Served, folder: Path) -> None:
             with atomic_write(folder / f"{name}.csv", "w") as file:
                 table.to_csv(file, index=False)
         save_tensors(folder / "best.tensors", served.trainer.best["model"])
-        _write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
-        _write_json(folder / "summary.json", served.summary)
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    with atomic_write(path, "w") as file:
-        json.dump(value, file, indent=2)
+        write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
+        write_json(folder / "summary.json", served.summary)

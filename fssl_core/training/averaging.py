@@ -1,14 +1,16 @@
-"""Federated averaging of self-supervised models: each client trains the whole model, the server averages.
+"""Federated averaging: each client trains the whole model, the server makes one model of theirs.
 
 McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017, Algorithm 1
-(FedAvg), with a self-supervised objective in place of the supervised loss, as the baselines of MocoSFL (Fig. 1, 3,
-Table 1) have it. In each round
+(FedAvg), with a self-supervised objective in place of the supervised loss: L-DAWA's engine (Algorithm 1), and the
+baseline of the split methods. In each round
 
-1. the server sends the global model to the clients that take part,
+1. the server sends the global model to the clients that take part; what a client keeps of its own model is said in
+   :mod:`fssl_core.federation.client_updates`,
 2. each trains it for ``local_epochs`` passes over its own images,
-3. the server replaces the global model by the average of theirs, weighted by their numbers of images.
+3. the server makes the new global model of theirs by a rule of :mod:`fssl_core.federation.aggregation`.
 
-What else a client has, its target branch and its queue of keys, stays with the client.
+What else a client has, its target branch and its queue of keys, stays with the client. Training on all images in one
+place is the same with one client.
 
 Clients train one after the other: with local batches of ordinary size, running them in one call does not pay.
 """
@@ -18,21 +20,44 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.protocols import probe_accuracy
+from fssl_core.federation.aggregation import LAYERS, RULES, Layers, Round, combine, weights
+from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
-from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
+from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.trainer import Trainer
 
 TARGETS = ("kept", "copied")
+SCHEDULES = ("cosine", "constant")
+
+METHODS: dict[str, dict[str, Any]] = {  # by the name in the papers' tables, what it sets
+    "FedAvg": {},
+    "FedProx": {"proximal": 0.01},
+    "Loss": {"aggregation": "loss"},
+    "FedU": {"client_update": FedU()},
+    "FedEMA": {"client_update": FedEMA()},
+    "EUC": {"client_update": EUC()},
+    "M-DAWA": {"aggregation": "m-dawa"},
+    "L-DAWA": {"aggregation": "l-dawa"},
+    "L-DAWA_FedAvg": {"aggregation": "l-dawa-fedavg"},
+    "L-DAWA_Loss": {"aggregation": "l-dawa-loss"},
+    "L-DAWA_FedU": {"aggregation": "l-dawa-fedavg", "client_update": FedU()},
+}
+_NAMES = {
+    (v.get("aggregation", "fedavg"), v.get("client_update", ClientUpdate()).name, "proximal" in v): name
+    for name, v in METHODS.items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +68,7 @@ class AveragingSettings(FederationSettings):
     federated BYOL MocoSFL quotes, have the same rounds, local epochs, batch and learning rate.
     """
 
-    version: ClassVar[int] = 1  # raise when the engine's results change: stored runs are then computed again
+    version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
 
     objective: Objective = field(default_factory=MoCoV2)
     clients: int = 5
@@ -51,19 +76,39 @@ class AveragingSettings(FederationSettings):
     # federation
     clients_per_round: int | None = None  # None: all
     rounds: int = 100
+    aggregation: str = "fedavg"  # a key of RULES
+    layers: str = "tensor"  # what a layer is: each tensor of the state, or all of a module
+    fedavg_rounds: int = 0  # rounds at the start that use FedAvg whatever the rule: 3 in L-DAWA's code
+    client_update: ClientUpdate = field(default_factory=ClientUpdate)  # what a client keeps of its own model
+    # local training
     local_epochs: int = 5
     batch: int = 128  # images a step; a client with fewer takes all of them
     target_at_start: str = "kept"  # the target branch of a client's round: its own of before, or the global model
     keep_velocity: bool = False  # SGD's momentum buffer survives between rounds, as do the clients that hold it
     learning_rate: float = 0.032
+    schedule: str = "cosine"  # of the learning rate, round by round; or constant
+    proximal: float = 0.0  # mu of FedProx (Li et al., MLSys 2020): adds mu / 2 |w - w_g|^2 to the local loss
+    # what is looked at on the way
+    probe_every: int = 0  # rounds between linear probes of the global model; 0: only the best one, at the end
+    keep_every: int = 0  # rounds between global models that are kept in the tensors "models"; 0: none
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.objective, Objective):
-            raise SettingError("objective", self.objective, "an objective, for example fssl_core.objectives.BYOL()")
+        for name, kind, known in (
+            ("objective", Objective, OBJECTIVES),
+            ("client_update", ClientUpdate, CLIENT_UPDATES),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                made = ", ".join(f"{known_kind.__name__}()" for known_kind in known.values())
+                raise SettingError(name, getattr(self, name), f"one of {made}")
+        check_choice("aggregation", self.aggregation, RULES)
+        check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
+        check_choice("schedule", self.schedule, SCHEDULES)
         for name in ("rounds", "local_epochs", "batch"):
             check_range(name, getattr(self, name), 1)
+        for name in ("fedavg_rounds", "probe_every", "keep_every", "proximal"):
+            check_range(name, getattr(self, name), 0)
         if self.clients_per_round is not None:
             check_range("clients_per_round", self.clients_per_round, 1, self.clients)
 
@@ -72,7 +117,16 @@ class AveragingSettings(FederationSettings):
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
 
+    @property
+    def method(self) -> str:
+        """The name in the papers' tables, a key of ``METHODS``; else the rules themselves."""
+        rules = (self.aggregation, self.client_update.name, self.proximal > 0)
+        return _NAMES.get(rules, " ".join([*rules[:2], *["proximal"] * rules[2]]))
+
     def build_model(self, data: Dataset) -> SelfSupervisedModel:
+        if self.objective.supervised and self.objective.classes != len(data.classes):
+            expected = f"{len(data.classes)}, the number of classes of {data.name}"
+            raise SettingError("objective.classes", self.objective.classes, expected)
         init = generator(self.seed, "initialise")
         model = self.objective.build_model(self.build_backbone(data, init), init)
         return model.to(data.train.images.device, self.dtype)
@@ -86,11 +140,16 @@ class AveragingSettings(FederationSettings):
 
 
 class AveragingTrainer(Trainer):
-    """Trains one federation: :meth:`advance` is a round, :meth:`train_client` one client's part in it.
+    """Trains one federation: :meth:`advance` is one client's part in a round, or the last one's and the server's.
 
     Args:
         settings: what to do.
         data: images, normally ``settings.load_data(device)``.
+
+    Attributes:
+        shared: the global model, a matrix of one row.
+        trained: what the clients of this round have sent so far, a row each.
+        models: states of the global model that were kept on the way, the first one untrained.
     """
 
     def __init__(self, settings: AveragingSettings, data: Dataset) -> None:
@@ -99,10 +158,12 @@ class AveragingTrainer(Trainer):
         self.parts = s.divide(data)
         self.augment = augmentation(s.augmentation, data.image_size)
         model = s.build_model(data)
-        self.shared = ClientMatrix(model, 1)  # the global model
+        self.shared = ClientMatrix(model, 1)
         self.worker = ClientMatrix(model, 1).requires_grad_()  # the client that is training
         self.velocity = ClientMatrix(model, 1)
-        self.trained = ClientMatrix(model, s.sampled)  # what the clients of this round send
+        self.trained = ClientMatrix(model, s.sampled)
+        self.layers = Layers(self.shared, s.layers)
+        self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
         self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
         target = s.objective.build_target(model)
         self.target = None if target is None else ClientMatrix(target, 1)
@@ -112,108 +173,192 @@ class AveragingTrainer(Trainer):
             velocity.weights.zero_()
         self.optimizer = s.sgd(self.worker, self.velocity)
         self.learner = s.objective.learner(self.worker, self.target)
-        self.memory = [  # what each client remembers besides models
-            self.learner.initial_state(generator(s.seed, "memory", client)) for client in range(s.clients)
+        self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
+            {
+                "rounds": 0,
+                "objective": self.learner.initial_state(generator(s.seed, "memory", client)),
+                "update": {},
+            }
+            for client in range(s.clients)
         ]
+        self.rows: list[dict[str, float]] = []  # figures of this round's clients so far
+        self.skipped: Tensor | None = None  # layers that were not exchanged at the end of the last round, bool [L]
+        self.moved: Tensor | None = None  # how far clients' layers were from the global ones, [L]
+        self.layer_rows: list[dict[str, Any]] = []
+        self.models = [self.shared.state_dict(0)] if s.keep_every else []
 
     # ---------------------------------------------------------------- a round
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        sampled = self.settings.sampled
+        return self.finished * sampled + len(self.rows), self.total * sampled
+
     def advance(self) -> None:
-        """One round of the clients that take part; then the global model is evaluated."""
-        s, send = self.settings, self.ledger.send
+        """The next client of the round; after the last one the server aggregates and evaluates the global model."""
+        s = self.settings
         sampled = sample_clients(s.clients, s.sampled, s.seed, self.finished)
-        rate = s.learning_rate * 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds))
-        self.optimizer.param_groups[0]["lr"] = rate
-        for block in self.shared.blocks.values():
-            send(block.expand(len(sampled), *block.shape[1:]), "parameters", "down", sampled)
-        rows = [self.train_client(place, client) for place, client in enumerate(sampled.tolist())]
+        place = len(self.rows)
+        fall = 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds)) if s.schedule == "cosine" else 1.0
+        self.optimizer.param_groups[0]["lr"] = s.learning_rate * fall
+        self.rows.append(self.train_client(place, int(sampled[place])))
+        if len(self.rows) == s.sampled:
+            self._close_round(sampled)
+
+    def _close_round(self, sampled: Tensor) -> None:
+        rows, self.rows = self.rows, []
         distances = divergence(self.trained)
-        self.aggregate(sampled)
+        done = self.aggregate(sampled, torch.tensor([row.pop("last_epoch_loss") for row in rows]))
         # Of a figure that some clients lack, as one without negatives, the mean is over the others.
         names = dict.fromkeys(name for row in rows for name in row)
         means = {name: _mean([row[name] for row in rows if name in row]) for name in names}
-        self.record({**means, "divergence": distances.sum().item()})
+        cosine = done.model_cosines.mean().item()  # mu_delta of L-DAWA's Fig. 4
+        norm = torch.linalg.vector_norm(self.shared.weights).item()
+        self._log_layers(done)
+        self.record({**means, "divergence": distances.sum().item(), "cosine": cosine, "model_norm": norm})
 
     def train_client(self, place: int, client: int) -> dict[str, float]:
         """Local training from the global model; the result goes to row ``place`` of :attr:`trained`.
 
         Returns:
-            the means over its steps of the loss and the objective's figures.
+            the means over its steps of the loss and the objective's figures, and over its last pass of the loss.
         """
         s = self.settings
-        self.worker.take(self.shared, [0])
-        self._take_local(client)
+        self._start(client)
         losses, figures = [], []
         for local_epoch in range(s.local_epochs):
             number = self.finished * s.local_epochs + local_epoch
-            for images, draws in self.batches(client, number):
-                loss, logged = self.step(images, draws)
+            batches = self.batches(client, number)
+            for rows, draws in batches:
+                loss, logged = self.step(rows, draws)
                 losses.append(loss)
                 figures.append(logged)
         self.check_finite(losses, f"client {client} in round {self.finished + 1}", f"learning_rate={s.learning_rate}")
-        self.worker.put(self.trained, [place])
-        self._put_local(client)
+        self._finish(place, client)
         means = {name: _mean([row[name].item() for row in figures if name in row]) for name in figures[-1]}
-        return {"loss": torch.stack(losses).mean().item(), **means}
+        last = losses[-len(batches) :]
+        return {"loss": _mean_of(losses), **means, "last_epoch_loss": _mean_of(last)}
 
     def batches(self, client: int, number: int) -> list[tuple[Tensor, Tensor]]:
         """Images and augmentation draws of a client's pass ``number``; an incomplete last batch is left out.
 
         Returns:
-            for each step, uint8 ``[batch, C, H, W]`` and ``[batch, 2, numbers]``.
+            for each step, the images' numbers ``[batch]`` on their device, and draws ``[batch, views, numbers]``.
         """
         s, part = self.settings, self.parts[client]
         size = min(s.batch, len(part))
         used = len(part) // size * size
         order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
-        draws = self.augment.draw(2 * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, 2))
-        images = self.data.train.images
-        return [
-            (images[rows.to(images.device)], numbers)
-            for rows, numbers in zip(order.split(size), draws.split(size), strict=True)
-        ]
+        views = 1 if s.objective.supervised else 2
+        draws = self.augment.draw(views * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, -1))
+        return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
 
-    def step(self, images: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def step(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """One optimiser step of the client that is training, on what :meth:`batches` gave."""
-        s = self.settings
-        views = self.data.normalise(self.augment.two_views(images[None], draws[None])[0], s.dtype)  # [2, B, C, H, W]
+        s, train = self.settings, self.data.train
+        images = train.images[rows]
+        if s.objective.supervised:
+            views, labels = self.augment(images, draws[:, 0])[None], (train.labels[rows],)
+        else:
+            views, labels = self.augment.two_views(images[None], draws[None])[0], ()
         with s.autocast(self.device):
-            loss, figures = self.learner.loss(views)
+            loss, figures = self.learner.loss(self.data.normalise(views, s.dtype), *labels)  # views [2, B, C, H, W]
         loss.backward()
+        if s.proximal:
+            self.worker.weights.grad.add_(self.worker.weights.detach() - self.shared.weights, alpha=s.proximal)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)  # the module's gradients are views of this buffer
         self.learner.after_step()
         return loss.detach(), figures
 
     @torch.no_grad()
-    def aggregate(self, sampled: Tensor) -> None:
-        """The global model becomes the average of the clients' models, weighted by their numbers of images."""
-        images = torch.tensor([len(self.parts[client]) for client in sampled.tolist()])
-        for name, block in self.trained.blocks.items():  # [clients, *shape]
-            received = self.ledger.send(block, "parameters", "up", sampled)
-            weights = (images / images.sum()).to(block).view(-1, *[1] * (block.dim() - 1))
-            self.shared.blocks[name][0] = (weights * received).sum(0)
+    def aggregate(self, sampled: Tensor, losses: Tensor) -> Round:
+        """The global model becomes what the rule makes of the clients' models.
 
-    def _take_local(self, client: int) -> None:
+        Args:
+            sampled: the clients, in the order of the rows of :attr:`trained`.
+            losses: of each in its last local epoch.
+        """
+        s = self.settings
+        images = torch.tensor([len(self.parts[client]) for client in sampled.tolist()])
+        this = Round(self.shared, self.trained, images, losses, self.layers)
+        # Everything that reads the previous global model comes before it is overwritten.
+        _ = this.cosines, this.model_cosines
+        self.skipped = s.client_update.skipped(self.finished, self.moved)
+        moved = this.distances.mean(0)
+        self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
+        for layer, block in zip(self.layers.of, self.trained.blocks.values(), strict=True):
+            if self.skipped is None or not self.skipped[layer]:
+                self.ledger.send(block, "parameters", "up", sampled)
+        rule = "fedavg" if self.finished < s.fedavg_rounds else s.aggregation
+        combine(weights(rule, this), this, self.shared, self.skipped)
+        return this
+
+    # ---------------------------------------------------------------- a client
+
+    def _start(self, client: int) -> None:
+        """The client takes over the global model, and goes on with what it has of its own."""
+        memory, me = self.memory[client], torch.tensor([client])
+        newcomer = memory["rounds"] == 0
+        for layer, block in zip(self.layers.of, self.shared.blocks.values(), strict=True):
+            if newcomer or self.skipped is None or not self.skipped[layer]:
+                self.ledger.send(block, "parameters", "down", me)
+        self.worker.take(self.shared, [0])
+        if self.own is not None and not newcomer:
+            self._keep_own(client)
         if self.target is not None:
             if self.targets is not None:
                 self.target.take(self.targets, [client])
             else:
-                self.target.load_state_dict(_target_state(self.shared))
+                self.target.load_state_dict(_target_state(self.worker))
         if self.velocities is not None:
             self.velocity.take(self.velocities, [client])
         else:
             self.velocity.weights.zero_()
-        self.learner.load_state_dict(self.memory[client])
+        self.learner.load_state_dict(memory["objective"])
 
-    def _put_local(self, client: int) -> None:
-        if self.targets is not None:
-            self.target.put(self.targets, [client])
-        if self.velocities is not None:
-            self.velocity.put(self.velocities, [client])
-        self.memory[client] = self.learner.state_dict()
+    @torch.no_grad()
+    def _keep_own(self, client: int) -> None:
+        """``(1 - kept) * global + kept * own``, layer by layer."""
+        own = self.velocity  # free until the client's own velocity is needed
+        own.take(self.own, [client])
+        kept = self.settings.client_update.kept(own, self.shared, self.layers, self.memory[client]["update"])
+        if self.skipped is not None:
+            kept = torch.where(self.skipped.cpu(), 1.0, kept)
+        for layer, (name, block) in zip(self.layers.of, self.worker.blocks.items(), strict=True):
+            if kept[layer] > 0:
+                block.lerp_(own.blocks[name], kept[layer].item())
+
+    def _finish(self, place: int, client: int) -> None:
+        """The client sends its model, and remembers the rest."""
+        self.worker.put(self.trained, [place])
+        for matrix, own in ((self.worker, self.own), (self.target, self.targets), (self.velocity, self.velocities)):
+            if own is not None:
+                matrix.put(own, [client])
+        memory = self.memory[client]
+        memory["objective"] = self.learner.state_dict()
+        memory["rounds"] += 1
 
     # ---------------------------------------------------------------- evaluation
+
+    def record(self, row: dict[str, float]) -> None:
+        s = self.settings
+        super().record(row)
+        if s.probe_every and self.finished % s.probe_every == 0:
+            with s.autocast(self.device):
+                accuracy = probe_accuracy(self.global_model().encoder, self.data, epochs=s.probe_epochs, seed=s.seed)
+            self.metrics[-1]["linear_probe_accuracy"] = accuracy
+        if s.keep_every and self.finished % s.keep_every == 0:
+            self.models.append(self.shared.state_dict(0))
+
+    def _log_layers(self, done: Round) -> None:
+        norms = self.layers.sums(
+            torch.stack([block.double().square().sum() for block in self.shared.blocks.values()])
+        ).sqrt()
+        cosines = done.cosines.mean(0)
+        for layer, (norm, cosine) in enumerate(zip(norms.tolist(), cosines.tolist(), strict=True)):
+            name = self.layers.names[layer]
+            self.layer_rows.append({"round": self.finished + 1, "layer": name, "norm": norm, "cosine": cosine})
 
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.shared.row_module(0))
@@ -225,20 +370,50 @@ class AveragingTrainer(Trainer):
     def backbone(self, model: SelfSupervisedModel) -> nn.Module:
         return model.encoder
 
+    def summary(self) -> dict[str, Any]:
+        return {"method": self.settings.method, **super().summary()}
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """In addition ``layers``: by round and layer, norm of the global model and mean cosine of the clients to it."""
+        return super().tables() | {"layers": pd.DataFrame(self.layer_rows)}
+
+    def tensors(self) -> dict[str, dict[str, Any]]:
+        """In addition ``models``, where they were kept: states of the global model by round, ``[rounds, *shape]``."""
+        if not self.models:
+            return super().tensors()
+        stacked = {name: torch.stack([model[name] for model in self.models]) for name in self.models[0]}
+        return super().tensors() | {"models": stacked}
+
     # ---------------------------------------------------------------- interruption
 
     @property
     def _kept(self) -> list[ClientMatrix]:
-        return [matrix for matrix in (self.shared, self.targets, self.velocities) if matrix is not None]
+        return [matrix for matrix in (self.shared, self.own, self.targets, self.velocities) if matrix is not None]
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"matrices": [m.all_rows() for m in self._kept], "memory": self.memory}
+        """Everything that the next client depends on."""
+        return super().state_dict() | {
+            "matrices": [matrix.all_rows() for matrix in self._kept],
+            "memory": self.memory,
+            "rows": self.rows,
+            "trained": self.trained.all_rows() if self.rows else None,
+            "skipped": self.skipped,
+            "moved": self.moved,
+            "layer_rows": self.layer_rows,
+            "models": self.models,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         for matrix, rows in zip(self._kept, state["matrices"], strict=True):
             matrix.load_all_rows(rows)
-        self.memory = state["memory"]
+        if state["trained"] is not None:
+            self.trained.load_all_rows(state["trained"])
+        self.skipped, self.moved = (
+            None if value is None else value.to(self.device) for value in (state["skipped"], state["moved"])
+        )
+        for name in ("memory", "rows", "layer_rows", "models"):
+            setattr(self, name, state[name])
 
 
 def _target_state(model: ClientMatrix) -> dict[str, Tensor]:
@@ -250,3 +425,7 @@ def _target_state(model: ClientMatrix) -> dict[str, Tensor]:
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
+
+
+def _mean_of(losses: list[Tensor]) -> float:
+    return torch.stack(losses).mean().item()

@@ -1,7 +1,6 @@
 """What every federation has to say: data, model, optimiser, evaluation, precision. The engines add their own."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
-from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, Backbone, build_backbone
 from fssl_core.settings import Settings, check_choice, check_range
@@ -51,7 +50,7 @@ class FederationSettings(Settings):
     def check(self) -> None:
         check_choice("architecture", self.architecture, ARCHITECTURES)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        check_choice("precision", self.precision, ("float32", "bfloat16", "float64"))
+        check_choice("precision", self.precision, PRECISIONS)
         for name in ("clients", "width", "knn_k"):
             check_range(name, getattr(self, name), 1)
         for name in ("learning_rate", "weight_decay", "probe_epochs"):
@@ -64,8 +63,7 @@ class FederationSettings(Settings):
 
     def load_data(self, device: torch.device | str = "cpu") -> Dataset:
         """The images of the run: those of ``dataset``, of which ``train_images`` are kept for training."""
-        data = load_dataset(self.dataset, device=device, image_size=self.image_size)
-        return data if self.train_images is None else data.with_fewer_images(self.train_images)
+        return load_dataset(self.dataset, device=device, image_size=self.image_size, train_images=self.train_images)
 
     def divide(self, data: Dataset) -> list[Tensor]:
         """Indices of the training images that each client holds."""
@@ -108,22 +106,20 @@ class FederationSettings(Settings):
     @property
     def dtype(self) -> torch.dtype:
         """Of weights and images."""
-        return torch.float64 if self.precision == "float64" else torch.float32
+        return dtype_of(self.precision)
 
-    def autocast(self, device: torch.device) -> AbstractContextManager:
+    def autocast(self, device: torch.device) -> torch.autocast:
         """The precision of forward passes."""
-        if self.precision == "bfloat16":
-            return torch.autocast(device.type, torch.bfloat16)
-        return nullcontext()
+        return autocast(device, self.precision)
 
     # ---------------------------------------------------------------- a run
 
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
-        """Train, evaluate, and leave the trainer's tables and the tensors ``best`` in the run's folder.
+        """Train, evaluate, and leave the trainer's tables and tensors in the run's folder.
 
         Args:
             run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
-            progress: called as ``progress(done, total, **figures)`` after each epoch or round.
+            progress: called as ``progress(done, total, **figures)`` after each epoch or client.
 
         Returns:
             the run's summary: accuracies as fractions.
@@ -133,15 +129,11 @@ class FederationSettings(Settings):
         state = run.checkpoint.load()
         if state is not None:
             trainer.load_state_dict(state)
-        progress(trainer.finished, trainer.total)
         with repeatable_kernels():
-            while trainer.finished < trainer.total:
-                trainer.advance()
-                run.checkpoint.save(trainer.state_dict())
-                shown = {name: trainer.metrics[-1][name] for name in ("loss", "knn_accuracy")}
-                progress(trainer.finished, trainer.total, **shown)
+            trainer.train(progress, run.checkpoint.save)
             summary = trainer.summary()
         for name, table in trainer.tables().items():
             run.write_table(name, table)
-        run.save_tensors("best", trainer.best["model"])
+        for name, state in trainer.tensors().items():
+            run.save_tensors(name, state)
         return summary

@@ -1,6 +1,8 @@
 """What all engines do alike: keep the best model by kNN, count bytes, sum up a run, stop and go on."""
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -13,9 +15,11 @@ from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.ledger import Ledger
 from fssl_core.training.settings import FederationSettings
 
+SECONDS_AT_STAKE = 10.0  # an interrupt loses about as much work at most, beside what is never cut: see advance
+
 
 class Trainer(ABC):
-    """Trains one federation, an epoch or a round at a time.
+    """Trains one federation, an epoch or a client's part of a round at a time.
 
     Args:
         settings: what to do.
@@ -41,10 +45,10 @@ class Trainer(ABC):
 
     @abstractmethod
     def advance(self) -> None:
-        """Train one more epoch or round and evaluate it.
+        """Train one more epoch, or one more client of a round, and evaluate an epoch or round that is complete.
 
         Raises:
-            NonFiniteLossError: a loss was NaN or infinite. Nothing of this epoch or round is kept.
+            NonFiniteLossError: a loss was NaN or infinite. Nothing of this epoch, or of this client, is kept.
         """
 
     @abstractmethod
@@ -58,6 +62,30 @@ class Trainer(ABC):
     @abstractmethod
     def backbone(self, model: nn.Module) -> nn.Module:
         """The part of a global model that is left after pre-training: images to features."""
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How often :meth:`advance` was called, and how often in all."""
+        return self.finished, self.total
+
+    def train(self, progress: Callable[..., None], save: Callable[[dict[str, Any]], None] | None = None) -> None:
+        """Train to the end, from wherever this trainer stands.
+
+        Args:
+            progress: called as ``progress(done, total, **figures)``.
+            save: keeps a state from which another trainer can go on: after each epoch or round, and within a round
+                whenever more than ``SECONDS_AT_STAKE`` would be lost.
+        """
+        progress(*self.progress)
+        saved = time.monotonic()
+        while self.finished < self.total:
+            finished = self.finished
+            self.advance()
+            if save and (self.finished > finished or time.monotonic() - saved > SECONDS_AT_STAKE):
+                save(self.state_dict())
+                saved = time.monotonic()
+            shown = {name: self.metrics[-1][name] for name in ("loss", "knn_accuracy") if self.metrics}
+            progress(*self.progress, **shown)
 
     def validate(self) -> float:
         """kNN accuracy of the model that all clients share, on the validation share of the test set."""
@@ -127,11 +155,20 @@ class Trainer(ABC):
         """What was measured, tidy: ``metrics`` by epoch or round, ``traffic`` by epoch or round and client."""
         return {"metrics": pd.DataFrame(self.metrics), "traffic": self.ledger.table()}
 
+    def tensors(self) -> dict[str, dict[str, Any]]:
+        """What a run keeps as tensors: ``best``, the state of the best model."""
+        return {"best": self.best["model"]}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next epoch or round depends on; random numbers are a function of its number."""
-        return {"finished": self.finished, "ledger": self.ledger.epochs, "metrics": self.metrics, "best": self.best}
+        return {
+            "finished": self.finished,
+            "ledger": self.ledger.state_dict(),
+            "metrics": self.metrics,
+            "best": self.best,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken."""
-        self.finished, self.ledger.epochs = state["finished"], state["ledger"]
-        self.metrics, self.best = state["metrics"], state["best"]
+        self.ledger.load_state_dict(state["ledger"])
+        self.finished, self.metrics, self.best = state["finished"], state["metrics"], state["best"]

@@ -274,7 +274,9 @@ def test_bad_settings_are_named(changes, message):
 
 
 def test_unknown_preset_and_wrong_draws_are_named():
-    with pytest.raises(SettingError, match="augmentation='moco' cannot be used: expected one of mocov2, simclr"):
+    with pytest.raises(
+        SettingError, match="augmentation='moco' cannot be used: expected one of mocov2, viewmaker, simclr"
+    ):
         augmentation("moco", 32)
     aug = Augmentation()
     with pytest.raises(SettingError, match=r"draws=\(3, 36\) cannot be used: expected a tensor of shape \(4, 36\)"):

@@ -1,0 +1,228 @@
+"""Aggregation rules: how the server makes one model of the clients' models.
+
+Rehman et al., "L-DAWA: Layer-wise Divergence Aware Weight Aggregation in Federated Self-Supervised Visual
+Representation Learning", ICCV 2023, Section 3. Every rule is a table of weights ``beta[client, layer]``; the new
+global model is, layer by layer, ``w_g = sum_k beta[k, layer] * w_k`` (Eq. 1). The rules differ in nothing else:
+
+==================  ===========================================================  ========================
+rule                ``beta[k, l]``, with n images, loss L, cosine d (Eq. 2)      source
+==================  ===========================================================  ========================
+fedavg              ``n_k / sum n``                                              McMahan et al., 2017
+uniform             ``1 / K``                                                    the middle between both
+loss                ``exp(-L_k) / sum exp(-L)``                                  Gao et al., 2022
+m-dawa              ``d_k / K``, cosine of the whole model                       Eq. 3
+l-dawa              ``d_k^l / K``                                                Eq. 4
+l-dawa-fedavg       ``d_k^l n_k / sum n``                                        Eq. 5
+l-dawa-loss         ``d_k^l exp(-L_k) / sum exp(-L)``                            Eq. 6
+l-dawa-normalised   ``d_k^l / sum_k d_k^l``: l-dawa that shrinks no layer        ours, for comparison
+l-dawa-shrinking    ``mean_k(d_k^l) / K``: l-dawa that prefers no client         ours, for comparison
+==================  ===========================================================  ========================
+
+A new rule is a function from :class:`Round` to such a table, and a line in :data:`RULES`.
+
+Cosines are at most 1, so the weights of L-DAWA add up to less than one, and a layer that moves loses norm in every
+round: ``l-dawa-normalised`` and ``l-dawa-shrinking`` take the two effects of the cosine apart.
+
+As in the authors' code: every tensor of the state is a layer, batch norm's scales, shifts and running statistics among
+them (``layers="tensor"``; with ``"module"`` the tensors of a module are one layer); a negative cosine stays; where a
+layer is zero, its cosine is 1. So is that of a single number, such as batch norm's count of batches.
+
+Differs from the paper: the cosine of the whole model is put together from products of layers,
+``w_g . w_k = sum_l w_g^l . w_k^l``. The paper computes it on the whole model at once and finds it 60 times slower.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.settings import check_choice
+
+LAYERS = ("tensor", "module")
+
+
+class Layers:
+    """Which tensors of a model's state make a layer.
+
+    Args:
+        matrix: any matrix of the model.
+        kind: ``"tensor"``: each a layer of its own; ``"module"``: those of one module together.
+
+    Attributes:
+        names: of the layers, in the order of the state: that of the tensor, or of the module.
+        of: for each tensor of the state, in order, the number of its layer.
+    """
+
+    def __init__(self, matrix: ClientMatrix, kind: str = "tensor") -> None:
+        check_choice("layers", kind, LAYERS)
+        owners = [name if kind == "tensor" else name.rpartition(".")[0] for name in matrix.blocks]
+        self.names = list(dict.fromkeys(owners))
+        self.of = [self.names.index(owner) for owner in owners]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Sums over the tensors of each layer: ``[..., tensors]`` to ``[..., len(self)]``."""
+        totals = values.new_zeros(*values.shape[:-1], len(self))
+        return totals.index_add_(-1, torch.tensor(self.of, device=values.device), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What the server knows when the clients of a round have answered. K clients, L layers.
+
+    Args:
+        previous: the global model that they started from, a matrix of one row.
+        received: their models, a row each.
+        images: how many each trained on, ``[K]``.
+        losses: mean training loss of each in its last local epoch, ``[K]``.
+        layers: of the models.
+    """
+
+    previous: ClientMatrix
+    received: ClientMatrix
+    images: Tensor
+    losses: Tensor
+    layers: Layers = field(repr=False)
+
+    def __post_init__(self) -> None:
+        clients = self.received.clients
+        for name in ("images", "losses"):
+            if getattr(self, name).shape != (clients,):
+                raise SettingError(name, list(getattr(self, name).shape), f"one number for each of {clients} clients")
+
+    @property
+    def clients(self) -> int:
+        return self.received.clients
+
+    @cached_property
+    def products(self) -> Tensor:
+        """``w_g . w_k`` by client and tensor, ``[K, tensors]`` float64. A single number counts as nothing."""
+        return _by_tensor(self.received, lambda rows, name: rows @ self.previous.blocks[name].reshape(-1))
+
+    @cached_property
+    def norms(self) -> Tensor:
+        """``|w_k|`` by client and tensor, ``[K, tensors]`` float64."""
+        return _by_tensor(self.received, lambda rows, _: torch.linalg.vector_norm(rows, dim=1))
+
+    @cached_property
+    def previous_norms(self) -> Tensor:
+        """``|w_g|`` by tensor, ``[1, tensors]`` float64."""
+        return _by_tensor(self.previous, lambda rows, _: torch.linalg.vector_norm(rows, dim=1))
+
+    @cached_property
+    def cosines(self) -> Tensor:
+        """Eq. 2 of each layer, ``[K, L]`` in [-1, 1]."""
+        sums = self.layers.sums
+        return _cosine(sums(self.products), sums(self.norms.square()), sums(self.previous_norms.square()))
+
+    @cached_property
+    def model_cosines(self) -> Tensor:
+        """Eq. 2 of the whole model, ``[K, 1]``: the sum of the layers' cosines, each weighted by its norms."""
+        return _cosine(*(x.sum(-1, keepdim=True) for x in (self.products, self.norms**2, self.previous_norms**2)))
+
+    @cached_property
+    def distances(self) -> Tensor:
+        """Mean squared difference of a client's layer and the global one, ``[K, L]`` float64."""
+        squares = (self.norms.square() + self.previous_norms.square() - 2 * self.products).clamp(min=0)
+        numbers = torch.tensor([block[0].numel() for block in self.previous.blocks.values()]).to(squares)
+        return self.layers.sums(squares) / self.layers.sums(numbers)
+
+
+def _by_tensor(matrix: ClientMatrix, value: Callable[[Tensor, str], Tensor]) -> Tensor:
+    """``value(rows [clients, numbers], name)`` of each tensor of the state, ``[clients, tensors]`` float64."""
+    nothing = matrix.weights.new_zeros(matrix.clients)
+    columns = [
+        value(block.reshape(matrix.clients, -1), name) if block.dim() > 1 else nothing
+        for name, block in matrix.blocks.items()
+    ]
+    return torch.stack(columns, dim=1).double()
+
+
+def _cosine(products: Tensor, squares: Tensor, previous_squares: Tensor) -> Tensor:
+    lengths = (squares * previous_squares).sqrt()
+    return torch.where(lengths > 0, products / lengths, 1).clamp(-1, 1)
+
+
+# ---------------------------------------------------------------- the rules
+
+
+def fedavg(r: Round) -> Tensor:
+    return (r.images.double() / r.images.sum())[:, None]
+
+
+def uniform(r: Round) -> Tensor:
+    return torch.full((r.clients, 1), 1 / r.clients, dtype=torch.float64)
+
+
+def loss(r: Round) -> Tensor:
+    return torch.softmax(-r.losses.double(), 0)[:, None]
+
+
+def m_dawa(r: Round) -> Tensor:
+    return r.model_cosines / r.clients
+
+
+def l_dawa(r: Round) -> Tensor:
+    return r.cosines / r.clients
+
+
+def l_dawa_fedavg(r: Round) -> Tensor:
+    return r.cosines * fedavg(r).to(r.cosines)
+
+
+def l_dawa_loss(r: Round) -> Tensor:
+    return r.cosines * loss(r).to(r.cosines)
+
+
+def l_dawa_normalised(r: Round) -> Tensor:
+    return r.cosines / r.cosines.sum(0)
+
+
+def l_dawa_shrinking(r: Round) -> Tensor:
+    return r.cosines.mean(0).expand_as(r.cosines) / r.clients
+
+
+RULES: dict[str, Callable[[Round], Tensor]] = {
+    "fedavg": fedavg,
+    "uniform": uniform,
+    "loss": loss,
+    "m-dawa": m_dawa,
+    "l-dawa": l_dawa,
+    "l-dawa-fedavg": l_dawa_fedavg,
+    "l-dawa-loss": l_dawa_loss,
+    "l-dawa-normalised": l_dawa_normalised,
+    "l-dawa-shrinking": l_dawa_shrinking,
+}
+
+
+def weights(rule: str, r: Round) -> Tensor:
+    """The table ``beta[client, layer]`` of a rule, float64 ``[K, L]``.
+
+    Raises:
+        SettingError: there is no such rule.
+    """
+    check_choice("aggregation", rule, RULES)
+    return RULES[rule](r).expand(r.clients, len(r.layers))
+
+
+@torch.no_grad()
+def combine(beta: Tensor, r: Round, into: ClientMatrix, skipped: Tensor | None = None) -> None:
+    """Eq. 1: write ``sum_k beta[k, layer] * w_k`` into a matrix of one row, which may be ``r.previous``.
+
+    Args:
+        beta: ``[K, L]``.
+        r: the round.
+        into: where the new global model goes.
+        skipped: bool ``[L]``: layers to leave as they are; None for none.
+    """
+    beta = beta.to(into.weights)
+    for layer, (name, block) in zip(r.layers.of, r.received.blocks.items(), strict=True):
+        if skipped is None or not skipped[layer]:
+            out = into.blocks[name].view(-1)
+            torch.mv(block.reshape(r.clients, -1).T, beta[:, layer], out=out)  # one read of the clients' models

@@ -1,0 +1,142 @@
+"""How a client takes over the global model: what it keeps of its own one, and what is not exchanged at all.
+
+Every rule is a table of shares ``kept[layer]`` in [0, 1]: a client starts its round, layer by layer, from
+``(1 - kept) * global + kept * own``, where ``own`` is the model that it had last. FedAvg keeps nothing. A client that
+takes part for the first time has nothing to keep; a layer that was not exchanged is kept.
+
+``FedU``    Zhuang et al., "Collaborative unsupervised visual representation learning from decentralized data",
+            ICCV 2021: the divergence-aware predictor update. The predictor is the client's own where its encoder has
+            moved far from the global one.
+``FedEMA``  Zhuang et al., "Divergence-aware federated self-supervised learning", ICLR 2022: the whole model is a
+            mixture, in which a client's own share grows with that divergence.
+``EUC``     what L-DAWA's tables call EUC, which cites layer-wise adaptive aggregation (Lee et al.,
+            "Layer-wise adaptive model aggregation for scalable federated learning", AAAI 2023) and says no more than
+            that a Euclidean distance decides which layers are updated. This is our reading, not the authors' code:
+            in every second round, the half of the layers that moved least at the last synchronisation stays with
+            the clients.
+
+Divergence of encoders is, as in the authors' code of FedU and FedEMA, the L2 distance of each convolution (here: of
+each tensor of two or more dimensions), averaged over them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fssl_core.federation.aggregation import Layers
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.settings import Settings, check_choice, check_range
+
+
+def encoder_divergence(own: ClientMatrix, shared: ClientMatrix) -> float:
+    """Mean over the encoder's weight tensors of ``|own - shared|``; matrices of one row."""
+    distances = [
+        torch.linalg.vector_norm(block - shared.blocks[name])
+        for name, block in own.parameter_blocks.items()
+        if name.startswith("encoder.") and block.dim() > 2
+    ]
+    return torch.stack(distances).mean().item()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientUpdate(Settings):
+    """The global model replaces the client's: FedAvg, and the base of the other rules.
+
+    Args:
+        name: of the rule; there to be stored with a run.
+    """
+
+    name: str = "replace"
+
+    def check(self) -> None:
+        check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
+
+    @property
+    def keeps(self) -> bool:
+        """Whether clients need their last model."""
+        return type(self) is not ClientUpdate
+
+    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+        """The share ``[L]`` of its own model that a client starts from.
+
+        Args:
+            own: the model that the client had at the end of its last round, one row.
+            shared: the global model, one row.
+            layers: of both.
+            memory: plain values that the client remembers; may be changed.
+        """
+        return torch.zeros(len(layers))
+
+    def skipped(self, finished: int, moved: Tensor | None) -> Tensor | None:
+        """Layers that are not exchanged at the end of a round, bool ``[L]``; None: all are.
+
+        Args:
+            finished: rounds before this one.
+            moved: mean squared distance of the clients' layers to the global one when they were last exchanged,
+                ``[L]``; None in the first round.
+        """
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedU(ClientUpdate):
+    """A predictor of one's own where encoders diverge; where there is none, the projection head's last layer."""
+
+    name: str = "fedu"
+    threshold: float = 0.4  # mu: the default of the authors' code
+
+    def check(self) -> None:
+        super().check()
+        check_range("threshold", self.threshold, 0)
+
+    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+        if encoder_divergence(own, shared) < self.threshold:
+            return torch.zeros(len(layers))
+        head = [name for name in own.blocks if name.startswith("predictor.")]
+        if not head:
+            last = list(own.parameter_blocks)[-1].rpartition(".")[0]  # the module that ends the projection head
+            head = [name for name in own.blocks if name.startswith(f"{last}.")]
+        chosen = {layer for layer, name in zip(layers.of, own.blocks, strict=True) if name in head}
+        return torch.tensor([float(layer in chosen) for layer in range(len(layers))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedEMA(ClientUpdate):
+    """``kept = min(scale * divergence, 1)`` of every layer; the scale makes a client's first share ``tau``."""
+
+    name: str = "fedema"
+    tau: float = 0.7  # the autoscaler's target: Section 4.2 of the paper
+
+    def check(self) -> None:
+        super().check()
+        check_range("tau", self.tau, 0, 1)
+
+    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+        divergence = encoder_divergence(own, shared)
+        if "scale" not in memory:
+            memory["scale"] = self.tau / max(divergence, 1e-12)
+        return torch.full((len(layers),), min(memory["scale"] * divergence, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EUC(ClientUpdate):
+    """Layers that move little are exchanged in every second round only."""
+
+    name: str = "euc"
+    share: float = 0.5  # of the layers
+
+    def check(self) -> None:
+        super().check()
+        check_range("share", self.share, 0, 1)
+
+    def skipped(self, finished: int, moved: Tensor | None) -> Tensor | None:
+        if moved is None or finished % 2:  # so that an even number of rounds ends with everything exchanged
+            return None
+        few = torch.zeros_like(moved, dtype=torch.bool)
+        few[moved.argsort(stable=True)[: round(self.share * len(moved))]] = True
+        return few
+
+
+CLIENT_UPDATES: dict[str, type[ClientUpdate]] = {kind().name: kind for kind in (ClientUpdate, FedU, FedEMA, EUC)}
