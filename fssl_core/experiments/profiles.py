@@ -13,6 +13,7 @@ paper    the paper's own settings                            reproduction
 from typing import Any
 
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
@@ -136,6 +137,7 @@ _LDAWA: dict[str, Any] = {
     "schedule": "constant",
     "augmentation": "viewmaker",
     "partition": "dirichlet:0.1:32",
+    "selection": "last",
     "probe_every": 10,
     "keep_every": 10,
 }
@@ -148,7 +150,8 @@ _LDAWA_DIGITS: dict[str, Any] = {
     "keep_every": 1,
 }
 _LDAWA_SMALL: dict[str, dict[str, Any]] = {
-    "smoke": _LDAWA_DIGITS | {"rounds": 2, "local_epochs": 1, "batch": 16, "partition": "dirichlet:0.1:8"},
+    "smoke": _LDAWA_DIGITS
+    | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16, "partition": "dirichlet:0.1:8"},
     "laptop": _LDAWA_DIGITS | {"rounds": 10, "local_epochs": 2, "batch": 32, "train_images": 2000, "probe_epochs": 30},
 }
 
@@ -175,3 +178,16 @@ def ldawa_settings(profile: str, *, method: str, ssl_method: str = "SimCLR", **v
         chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
     objective = {"name": SSL_METHODS[ssl_method]} | own | values.pop("objective", {})
     return averaging_settings(profile, objective=objective, **(chosen | METHODS[method] | values))
+
+
+def ldawa_probe(profile: str, pretraining: AveragingSettings, **values: Any) -> ProbeSettings:
+    """L-DAWA's evaluation of a federation (Section 4.3): SGD, 100 epochs, on un-pooled features as its code has them.
+
+    Args:
+        profile: ``"smoke"``, where the probe is shorter, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        pretraining: the federation.
+        **values: settings of the probe that replace these, such as ``label_fraction`` or ``dataset``.
+    """
+    check_choice("profile", profile, PROFILES)
+    settings = ProbeSettings(pretraining=pretraining, protocol="sgd-steps", features="unpooled", seed=pretraining.seed)
+    return settings.changed(**({"epochs": 10} if profile == "smoke" else {}) | values)

@@ -121,7 +121,7 @@ def beside_cells(
         cells: from :func:`~fssl_core.reporting.reference.paper_table`, in percent.
         on: columns that name a cell, "dataset" among them. Both frames are taken :func:`as_printed`.
         profile: of the results.
-        value: column of ours; its name is the protocol shown.
+        value: column of ours; its name is the protocol shown, unless ours has a column ``protocol``.
         missing: settings that could not be run, with the columns ``on`` and ``reason``.
 
     Returns:
@@ -132,7 +132,9 @@ def beside_cells(
         SettingError: two printed cells agree in all columns ``on``.
     """
     on = list(on)
-    ours = {key: rows[value].to_numpy() for key, rows in as_printed(results).groupby(on, sort=False)}
+    results = as_printed(results)
+    ours = {key: rows[value].to_numpy() for key, rows in results.groupby(on, sort=False)}
+    protocol = ", ".join(results["protocol"].unique()) if "protocol" in results else value.replace("_", " ")
     printed = as_printed(cells).set_index(on)
     if not printed.index.is_unique:
         raise SettingError("on", on, "columns that tell all cells of the paper's table apart")
@@ -140,9 +142,9 @@ def beside_cells(
     reasons = {} if absent else as_printed(missing).groupby(on)["reason"].first().to_dict()
     keys = [key for key in ours if key not in printed.index] + list(printed.index)
     stated = (printed["value"] / 100).to_dict()
-    quantities = [Quantity("", ours.get(key), stated.get(key), "%", value.replace("_", " "), 2) for key in keys]
+    quantities = [Quantity("", ours.get(key), stated.get(key), "%", protocol, 2) for key in keys]
     table = beside_paper(quantities, profile=profile).drop(columns="quantity")
-    quoted = printed["cited_from"].notna().to_dict()
+    quoted = printed["cited_from"].notna().to_dict() if "cited_from" in printed else {}
     table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]
     table["ours"] = [
         f"{shown}: {reasons[key]}" if shown == NOT_RUN and key in reasons else shown

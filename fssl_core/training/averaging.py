@@ -39,6 +39,7 @@ from fssl_core.training.settings import FederationSettings
 from fssl_core.training.trainer import Trainer
 
 TARGETS = ("kept", "copied")
+SELECTIONS = ("knn", "last")
 SCHEDULES = ("cosine", "constant")
 
 METHODS: dict[str, dict[str, Any]] = {  # by the name in the papers' tables, what it sets
@@ -58,6 +59,13 @@ _NAMES = {
     (v.get("aggregation", "fedavg"), v.get("client_update", ClientUpdate()).name, "proximal" in v): name
     for name, v in METHODS.items()
 }
+
+
+def method_name(aggregation: str, client_update: str, proximal: float) -> str:
+    """What a federated method is called in the papers' tables, a key of ``METHODS``; else the rules themselves."""
+    known = _NAMES.get((aggregation, client_update, proximal > 0))
+    others = (client_update if client_update != "replace" else "", "proximal" if proximal else "")
+    return known or " ".join(filter(None, (aggregation, *others)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +96,8 @@ class AveragingSettings(FederationSettings):
     learning_rate: float = 0.032
     schedule: str = "cosine"  # of the learning rate, round by round; or constant
     proximal: float = 0.0  # mu of FedProx (Li et al., MLSys 2020): adds mu / 2 |w - w_g|^2 to the local loss
-    # what is looked at on the way
+    # which model is evaluated, and what is looked at on the way
+    selection: str = "knn"  # the global model with the best kNN accuracy; or "last": that of the last round
     probe_every: int = 0  # rounds between linear probes of the global model; 0: only the best one, at the end
     keep_every: int = 0  # rounds between global models that are kept in the tensors "models"; 0: none
 
@@ -105,6 +114,7 @@ class AveragingSettings(FederationSettings):
         check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
         check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("selection", self.selection, SELECTIONS)
         for name in ("rounds", "local_epochs", "batch"):
             check_range(name, getattr(self, name), 1)
         for name in ("fedavg_rounds", "probe_every", "keep_every", "proximal"):
@@ -119,9 +129,8 @@ class AveragingSettings(FederationSettings):
 
     @property
     def method(self) -> str:
-        """The name in the papers' tables, a key of ``METHODS``; else the rules themselves."""
-        rules = (self.aggregation, self.client_update.name, self.proximal > 0)
-        return _NAMES.get(rules, " ".join([*rules[:2], *["proximal"] * rules[2]]))
+        """See :func:`method_name`."""
+        return method_name(self.aggregation, self.client_update.name, self.proximal)
 
     def build_model(self, data: Dataset) -> SelfSupervisedModel:
         if self.objective.supervised and self.objective.classes != len(data.classes):
@@ -340,6 +349,9 @@ class AveragingTrainer(Trainer):
         memory["rounds"] += 1
 
     # ---------------------------------------------------------------- evaluation
+
+    def preferred(self, knn_accuracy: float) -> bool:
+        return self.settings.selection == "last" or super().preferred(knn_accuracy)
 
     def record(self, row: dict[str, float]) -> None:
         s = self.settings

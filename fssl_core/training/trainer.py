@@ -100,13 +100,17 @@ class Trainer(ABC):
                 temperature=s.knn_temperature,
             )
 
+    def preferred(self, knn_accuracy: float) -> bool:
+        """Whether the model that has this accuracy is the one to keep: the best so far."""
+        return knn_accuracy > self.best["knn_accuracy"]
+
     def record(self, row: dict[str, float]) -> None:
         """Close an epoch or round: book its bytes, evaluate the shared model, and keep it if it is the best."""
         self.ledger.close_epoch()
         self.finished += 1
         knn = self.validate()
         self.metrics.append({"epoch": self.finished, **row, "knn_accuracy": knn})
-        if knn > self.best["knn_accuracy"]:
+        if self.preferred(knn):
             state = {name: value.clone() for name, value in self.global_model().state_dict().items()}
             self.best = {"knn_accuracy": knn, "epoch": self.finished, "model": state}
 

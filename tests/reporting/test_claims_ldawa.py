@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import DataError
+from fssl_core.reporting import cells as cells_module
 from fssl_core.reporting import predicates
 from fssl_core.reporting.claims import check_claims, judge
 from fssl_core.reporting.predicate import PREDICATES
@@ -118,7 +119,7 @@ def test_another_printed_number_would_change_the_verdict(monkeypatch, claim, cel
         cells.loc[cells.query(cell).index, "value"] = value
         return cells
 
-    monkeypatch.setattr(predicates.ldawa, "paper_table", changed)
+    monkeypatch.setattr(cells_module, "paper_table", changed)
     assert verdict(claim, ANY) == expected
 
 

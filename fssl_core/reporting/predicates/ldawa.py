@@ -17,6 +17,7 @@ from itertools import product
 
 import pandas as pd
 
+from fssl_core.reporting.cells import printed_cells
 from fssl_core.reporting.predicate import listed, predicate, signed, span
 from fssl_core.reporting.reference import paper_table
 from fssl_core.reporting.tables import as_printed
@@ -48,12 +49,8 @@ def table_claim(claim_id: str, *tables: str) -> Callable[[Rule], Rule]:
 
 
 def _printed(table: str) -> pd.DataFrame:
-    """Accuracies of a table of the paper under our names, in points."""
-    cells = paper_table("ldawa", table).rename(columns={"pretrain_dataset": "dataset", "value": "points"})
-    cells = cells[cells["metric"] == "linear_probe_accuracy"]
-    dirichlet = "dirichlet:" + cells["alpha"].astype(str)
-    partition = cells["partition"].replace("single_class_per_client", "one-class")
-    return cells.assign(partition=partition.mask(partition == "dirichlet", dirichlet))
+    """Accuracies of a table of the paper, in points."""
+    return printed_cells("ldawa", table).rename(columns={"value": "points"})
 
 
 def _on_ours(rule: Rule, results: pd.DataFrame) -> str:
