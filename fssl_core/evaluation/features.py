@@ -1,6 +1,6 @@
 """Features of a frozen model, computed once: every image passes the model exactly once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -12,7 +12,7 @@ from fssl_core.models import GlobalPool
 
 @torch.no_grad()
 def extract(
-    model: nn.Module, images: Tensor, mean: Sequence[float], std: Sequence[float], *, batch: int = 512
+    model: nn.Module, images: Tensor, normalise: Callable[[Tensor, torch.dtype], Tensor], *, batch: int = 512
 ) -> Tensor:
     """Features of ``images``, without augmentation, the model in evaluation mode.
 
@@ -22,8 +22,7 @@ def extract(
         model: any module from float images [B, C, H, W] to [B, D]; more dimensions are flattened to D. Every
             module's training flag is put back afterwards, also after an error.
         images: uint8 [N, C, H, W], on the model's device.
-        mean: mean of each channel, of pixels in [0, 1].
-        std: standard deviation of each channel, likewise.
+        normalise: makes of them what the model expects: ``Dataset.normalise`` of its training images.
         batch: images per forward pass.
 
     Returns:
@@ -38,10 +37,8 @@ def extract(
             "pass the `images` of an ImageSet as loaded, not scaled."
         )
     dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
-    shift = torch.as_tensor(mean, dtype=dtype, device=images.device)[:, None, None]  # [C, 1, 1]
-    scale = torch.as_tensor(std, dtype=dtype, device=images.device)[:, None, None]
     with _evaluating(model):
-        parts = [model((part.to(dtype) / 255 - shift) / scale).flatten(1).float() for part in images.split(batch)]
+        parts = [model(normalise(part, dtype)).flatten(1).float() for part in images.split(batch)]
     return torch.cat(parts)  # [N, D]
 
 

@@ -28,7 +28,7 @@ def validation_accuracy(
     train, test = data.train, data.test
     count = max(1, round(share * len(test)))
     chosen = torch.randperm(len(test), generator=generator(seed, "validation"))[:count].to(test.labels.device)
-    bank, queries = (extract(model, images, data.mean, data.std) for images in (train.images, test.images[chosen]))
+    bank, queries = (extract(model, images, data.normalise) for images in (train.images, test.images[chosen]))
     return knn_accuracy(bank, train.labels, queries, test.labels[chosen], k=k, temperature=temperature)
 
 
@@ -41,7 +41,7 @@ def probe_accuracy(backbone: nn.Module, data: Dataset, *, epochs: int, seed: int
         epochs: of the probe.
         seed: of the run.
     """
-    train, test = (extract(backbone, part.images, data.mean, data.std) for part in (data.train, data.test))
+    train, test = (extract(backbone, part.images, data.normalise) for part in (data.train, data.test))
     probe = linear_probe(
         train, data.train.labels, test, data.test.labels, classes=len(data.classes), epochs=epochs, seed=seed
     )

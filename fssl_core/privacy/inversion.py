@@ -221,7 +221,7 @@ def _sent(clients: Sequence[nn.Module], images: Tensor, data: Dataset, precision
     """What each client sends of uint8 images: float32 ``[K, N, c, h, w]``."""
     shape = _latent_shape(clients[0], data)
     with autocast(images.device, precision):
-        sent = [extract(client, images, data.mean, data.std) for client in clients]  # each [N, c * h * w]
+        sent = [extract(client, images, data.normalise) for client in clients]  # each [N, c * h * w]
     return torch.stack(sent).unflatten(2, shape)
 
 
