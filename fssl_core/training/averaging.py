@@ -140,6 +140,10 @@ class AveragingSettings(FederationSettings):
         model = self.objective.build_model(self.build_backbone(data, init), init)
         return model.to(data.train.images.device, self.dtype)
 
+    def local_optimizer(self, worker: ClientMatrix, velocity: ClientMatrix) -> torch.optim.Optimizer:
+        """The optimiser of the client that is training."""
+        return self.sgd(worker, velocity)
+
     def trainer(self, data: Dataset, run) -> "AveragingTrainer":
         return AveragingTrainer(self, data)
 
@@ -166,22 +170,7 @@ class AveragingTrainer(Trainer):
         s = settings
         self.parts = s.divide(data)
         self.augment = augmentation(s.augmentation, data.image_size)
-        model = s.build_model(data)
-        self.shared = ClientMatrix(model, 1)
-        self.worker = ClientMatrix(model, 1).requires_grad_()  # the client that is training
-        self.velocity = ClientMatrix(model, 1)
-        self.trained = ClientMatrix(model, s.sampled)
-        self.layers = Layers(self.shared, s.layers)
-        self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
-        self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
-        target = s.objective.build_target(model)
-        self.target = None if target is None else ClientMatrix(target, 1)
-        kept = target is not None and s.target_at_start == "kept"
-        self.targets = ClientMatrix(target, s.clients) if kept else None
-        for velocity in filter(None, (self.velocity, self.velocities)):
-            velocity.weights.zero_()
-        self.optimizer = s.sgd(self.worker, self.velocity)
-        self.learner = s.objective.learner(self.worker, self.target)
+        self.federate(s.build_model(data))
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
             {
                 "rounds": 0,
@@ -195,6 +184,25 @@ class AveragingTrainer(Trainer):
         self.moved: Tensor | None = None  # how far clients' layers were from the global ones, [L]
         self.layer_rows: list[dict[str, Any]] = []
         self.models = [self.shared.state_dict(0)] if s.keep_every else []
+
+    def federate(self, model: SelfSupervisedModel) -> None:
+        """Make the matrices of a model that clients train and exchange, all starting from its values."""
+        s = self.settings
+        self.shared = ClientMatrix(model, 1)
+        self.worker = ClientMatrix(model, 1).requires_grad_()  # the client that is training
+        self.velocity = ClientMatrix(model, 1)
+        self.trained = ClientMatrix(model, s.sampled)
+        self.layers = Layers(self.shared, s.layers)
+        self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
+        self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
+        target = s.objective.build_target(model)
+        self.target = None if target is None else ClientMatrix(target, 1)
+        kept = target is not None and s.target_at_start == "kept"
+        self.targets = ClientMatrix(target, s.clients) if kept else None
+        for velocity in filter(None, (self.velocity, self.velocities)):
+            velocity.weights.zero_()
+        self.optimizer = s.local_optimizer(self.worker, self.velocity)
+        self.learner = s.objective.learner(self.worker, self.target)
 
     # ---------------------------------------------------------------- a round
 
@@ -270,8 +278,9 @@ class AveragingTrainer(Trainer):
             views, labels = self.augment(images, draws[:, 0])[None], (train.labels[rows],)
         else:
             views, labels = self.augment.two_views(images[None], draws[None])[0], ()
+        views = self.data.normalise(views, s.dtype)  # [views, B, C, H, W]
         with s.autocast(self.device):
-            loss, figures = self.learner.loss(self.data.normalise(views, s.dtype), *labels)  # views [2, B, C, H, W]
+            loss, figures = self.learner.loss(self.features(views), *labels)
         loss.backward()
         if s.proximal:
             self.worker.weights.grad.add_(self.worker.weights.detach() - self.shared.weights, alpha=s.proximal)
@@ -279,6 +288,10 @@ class AveragingTrainer(Trainer):
         self.optimizer.zero_grad(set_to_none=False)  # the module's gradients are views of this buffer
         self.learner.after_step()
         return loss.detach(), figures
+
+    def features(self, views: Tensor) -> Tensor:
+        """What the model in training sees of the views ``[views, B, C, H, W]``: here themselves."""
+        return views
 
     @torch.no_grad()
     def aggregate(self, sampled: Tensor, losses: Tensor) -> Round:
