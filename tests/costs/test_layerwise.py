@@ -1,0 +1,289 @@
+"""Resources of LW-FedSSL: every printed cell of traffic and GFLOPs, and counts of real modules."""
+
+from math import isclose
+
+import pandas as pd
+import pytest
+from torch import nn
+
+from fssl_core.costs import forward_macs
+from fssl_core.costs.layerwise import (
+    ADD_ONS,
+    METHODS,
+    communication_bytes,
+    cost_curves,
+    dictionary_bytes,
+    epoch_macs,
+    resources,
+    round_bytes,
+    training_macs,
+)
+from fssl_core.costs.parts import Model, Part, build_model, resnet18, total, vit
+from fssl_core.errors import SettingError
+from fssl_core.federation.schedule import schedule
+from fssl_core.models import build_backbone
+from fssl_core.models.heads import MLP
+from fssl_core.reporting.reference import paper_table
+
+DIGITS = {"communication": 2, "flops": 0, "communication_ratio": 2, "flops_ratio": 2}
+MISPRINT = (
+    11,
+    "Prog-FedSSL",
+    "MoCoV3",
+    224,
+    "none",
+    "flops",
+)  # repeats the cell of end-to-end training, its ratio does not
+TWO_HEADS = (
+    2,
+    "LW-FedSSL",
+    "SimCLR",
+    32,
+    "none",
+    "flops",
+)  # the head counted for each view, elsewhere once for each image
+RATIO = (6, "LW-FedSSL", "MoCoV3", 32, "representation alignment", "flops_ratio")  # 318 / 139, of rounded cells
+EXCEPTIONS = (MISPRINT, TWO_HEADS, RATIO)
+
+
+def of_row(row, **changes):
+    settings = {
+        "architecture": row.architecture,
+        "image_size": int(row.image_size),
+        "patch_size": int(getattr(row, "patch_size", 4)),
+        "stages": None if pd.isna(row.stages) else int(row.stages),
+        "rounds": int(row.rounds),
+        "batch_size": int(row.batch_size),
+        "add_on": getattr(row, "add_on", "none"),
+        "worst_case": "worst case" in row.setting,
+    }
+    return resources(row.method, row.ssl_method, **settings | changes)
+
+
+def printed():
+    """Rows of all resource cells but memory, each beside the row that its ratio refers to."""
+    cases = []
+    for number in (2, 3, 4, 5, 6, 10, 11):
+        table = paper_table("lwfedssl", f"table{number}")
+        for row in table[table["metric"].isin(DIGITS)].itertuples():
+            base = row._replace(stages=float("nan"), method=end_to_end(row))
+            if number == 6:  # here ratios refer to the method without its add-on
+                base = row._replace(add_on="none")
+            key = (number, row.method, row.ssl_method, int(row.image_size), getattr(row, "add_on", "none"), row.metric)
+            name = f"table{number}-{row.Index}-{row.method}-{row.metric}"
+            cases.append(pytest.param(row, base, key, id=name))
+    return cases
+
+
+def end_to_end(row):
+    return {"MoCoV3": "FedMoCoV3", "BYOL": "FedBYOL", "SimCLR": "FedSimCLR"}[row.ssl_method]
+
+
+def value(ours, metric):
+    return ours.communication_gb if metric.startswith("communication") else ours.gflops
+
+
+@pytest.mark.parametrize(("row", "base", "key"), printed())
+def test_printed_cells_come_out_to_the_last_digit(row, base, key):
+    ours = value(of_row(row), row.metric)
+    if row.metric.endswith("ratio"):
+        ours /= value(of_row(base), row.metric)
+    assert (round(ours, DIGITS[row.metric]) == row.value) == (key not in EXCEPTIONS)
+
+
+def test_there_are_as_many_cells_as_the_tables_have():
+    cells = [case.values[2] for case in printed()]
+    # traffic and GFLOPs of 12, 11, 3, 8, 3 and 9 rows in Tables 2, 3, 4, 6, 10 and 11; traffic alone in Table 5
+    assert len(cells) == 2 * (2 * (12 + 11 + 3 + 8 + 3 + 9) + 3)
+    assert all(cells.count(key) == 1 for key in EXCEPTIONS)
+
+
+def test_the_misprinted_cell_repeats_the_one_above_it_and_its_ratio_is_ours():
+    table = paper_table("lwfedssl", "table11")
+    cells = table[table["image_size"] == 224].set_index(["method", "metric"])["value"]
+    assert cells["Prog-FedSSL", "flops"] == cells["FedMoCoV3", "flops"] == 2028
+    ours = [resources(name, "MoCoV3", image_size=224, patch_size=16).gflops for name in ("Prog-FedSSL", "FedMoCoV3")]
+    assert [round(count) for count in ours] == [1120, 2028]
+    assert round(ours[0] / ours[1], 2) == cells["Prog-FedSSL", "flops_ratio"] == 0.55
+
+
+def test_one_ratio_is_that_of_the_rounded_cells_while_the_headline_is_not():
+    plain, aligned = (resources("LW-FedSSL", "MoCoV3", add_on=add_on).gflops for add_on in (ADD_ONS[0], ADD_ONS[3]))
+    assert (round(aligned / plain, 2), round(round(aligned) / round(plain), 2)) == (2.28, 2.29)
+    full = resources("FedMoCoV3", "MoCoV3").gflops
+    assert (round(full / plain, 2), round(round(full) / round(plain), 2)) == (4.20, 4.22)
+
+
+def test_no_count_of_the_head_gives_all_gflops_of_simclr():
+    table = paper_table("lwfedssl", "table2")
+    cells = table[(table["ssl_method"] == "SimCLR") & (table["metric"] == "flops")].set_index("method")["value"]
+    fits = {
+        views: {m for m, cell in cells.items() if round(resources(m, "SimCLR", head_views=views).gflops) == cell}
+        for views in (1, 2)
+    }
+    assert fits == {1: {"FedSimCLR", "FedCA", "Prog-FedSSL"}, 2: {"LW-FedSSL", "Prog-FedSSL"}}
+
+
+def test_headline_ratios_come_from_unrounded_values():
+    full, layerwise, progressive = (resources(name, "MoCoV3") for name in ("FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"))
+    assert round(full.macs / layerwise.macs, 2) == 4.20
+    assert round(full.communication_bytes / layerwise.communication_bytes, 2) == 5.07
+    assert round(full.macs / progressive.macs, 2) == 1.84
+    assert round(full.communication_bytes / progressive.communication_bytes, 2) == 1.67
+
+
+# ------------------------------------------------------------------------------------------------- against real modules
+
+
+def elements(module):
+    """As a part: parameters, running statistics, counters of batch norms."""
+    counters = [value.numel() for name, value in module.named_buffers() if name.endswith("num_batches_tracked")]
+    statistics = [value.numel() for name, value in module.named_buffers() if "running" in name]
+    return sum(value.numel() for value in module.parameters()), sum(statistics), sum(counters)
+
+
+def sizes(part):
+    return part.parameters, part.statistics, part.counters
+
+
+@pytest.mark.parametrize(("name", "image_size", "patch_size", "depth"), [("vit4", 32, 4, 4), ("vit-tiny", 224, 16, 12)])
+def test_vit_counts_those_of_the_module(name, image_size, patch_size, depth):
+    encoder = vit(image_size, patch_size, depth=depth)
+    backbone = build_backbone(name, norm="layer", image_size=image_size)
+    stem, *units, norm = backbone.children()
+    assert [sizes(part) for part in (encoder.stem, *encoder.units, encoder.norm)] == [
+        elements(unit) for unit in (stem, *units, norm)
+    ]
+    assert encoder.positions == sum(value.numel() for value in backbone.buffers())
+    assert (
+        forward_macs(backbone, (3, image_size, image_size)).total
+        == total((encoder.stem, *encoder.units, encoder.norm)).macs
+    )
+    assert encoder.units[0].parameters == 444_288
+
+
+def test_resnet_counts_those_of_the_module():
+    encoder = resnet18()
+    backbone = build_backbone("resnet18-imagenet", norm="batch")
+    units = dict(backbone.named_children())
+    stages = [
+        nn.Sequential(*[unit for name, unit in units.items() if name.startswith(f"layer{n}")]) for n in range(1, 5)
+    ]
+    assert [sizes(part) for part in (encoder.stem, *encoder.units)] == [
+        elements(part) for part in (units["stem"], *stages)
+    ]
+    assert forward_macs(backbone, (3, 32, 32)).total == total((encoder.stem, *encoder.units)).macs
+    assert encoder.feature_dim == 512
+
+
+def test_heads_count_those_of_the_module():
+    projector = MLP(192, (512, 512, 256), output_norm="plain", output_bias=False)
+    predictor = MLP(256, (512, 256), output_bias=False)
+    model = build_model(vit(), "MoCoV3")
+    for part, module, inputs in ((model.projector, projector, 192), (model.predictor, predictor, 256)):
+        assert sizes(part) == elements(module)
+        assert part.macs == forward_macs(module, (inputs,)).total
+    assert (model.projector.values, model.predictor.values) == (496_128, 264_192)
+    assert build_model(vit(), "SimCLR").predictor == Part()
+
+
+# --------------------------------------------------------------------------------------------- the formulas, by hand
+
+
+def test_traffic_by_the_papers_formulas():
+    """The sums of ``accounting_conventions.md``, Section 1.2, with 2 blocks a stage."""
+    model, each, block = build_model(vit(), "MoCoV3"), 2, 444_288
+    patch, positions, rest = 9_408, 64 * 192, 384 + 496_128 + 264_192
+    layerwise = sum(30 * ((s == 1) * patch + each * block + rest) for s in range(1, 7))
+    progressive = sum(30 * (patch + positions + s * each * block + rest) for s in range(1, 7))
+    sums = {
+        "layer-wise": layerwise,
+        "progressive": progressive,
+        "end-to-end": 180 * (patch + positions + 12 * block + rest),
+    }
+    for kind, values in sums.items():
+        stages = schedule(kind, 12, rounds=180, stages=None if kind == "end-to-end" else 6)
+        assert communication_bytes(stages, model) == 2 * 4 * values
+    worst = schedule("layer-wise", 12, rounds=180, stages=6, worst_case=True)
+    assert communication_bytes(worst, model) == 4 * (layerwise + progressive)
+    assert [round_bytes(worst[2], model).down, round_bytes(worst[2], model).up] == [
+        4 * (patch + positions + 6 * block + rest),
+        4 * (2 * block + rest),
+    ]
+
+
+def test_counters_of_batch_norm_are_sent_when_asked():
+    stage = schedule("progressive", 4, rounds=4)[1]
+    model = build_model(resnet18(), "BYOL")
+    extra = round_bytes(stage, model, counters=True).up - round_bytes(stage, model).up
+    assert extra == 4 * (1 + 4 + 5 + 3 + 1)  # stem, two ResNet stages, both heads
+
+
+def test_computation_by_hand_with_unequal_units():
+    units = tuple(Part(macs=macs) for macs in (100, 200, 400))
+    encoder = vit(depth=3)
+    encoder = type(encoder)(Part(macs=10), units, Part(macs=1_000_000), 8)
+    model = Model(encoder, Part(macs=1), Part(macs=2))
+    layerwise = [3 * 10 + 3 * 100 + 9, 10 + 100 + 3 * 200 + 9, 10 + 300 + 3 * 400 + 9]
+    progressive = [30 + 300 + 9, 30 + 900 + 9, 30 + 2100 + 9]
+    for kind, expected in (("layer-wise", layerwise), ("progressive", progressive), ("end-to-end", progressive[-1:])):
+        stages = schedule(kind, 3, rounds=6)
+        assert [epoch_macs(stage, model) for stage in stages] == expected
+        assert training_macs(stages, model, local_epochs=5) == 5 * (6 // len(stages)) * sum(expected)
+    stage = schedule("layer-wise", 3, rounds=3)[2]
+    assert epoch_macs(stage, model, views=2, head_views=1) == 2 * (layerwise[2] - 9) + 9
+    assert epoch_macs(stage, model, alignment=True) == layerwise[2] + 2 * 300
+
+
+def test_add_ons_participation_and_the_dictionary():
+    plain, aligned, proximal = (resources("LW-FedSSL", "MoCoV3", add_on=ADD_ONS[index]) for index in (0, 3, 2))
+    assert plain == proximal
+    assert aligned.communication_bytes == plain.communication_bytes
+    quarter = resources("LW-FedSSL", "MoCoV3", participation=0.25)
+    assert 4 * quarter.communication_bytes == plain.communication_bytes
+    assert isclose(4 * quarter.macs, plain.macs, abs_tol=4)
+    assert dictionary_bytes(180, 10, 512) == (180 + 179 * 10) * 11_776 * 256 * 4
+    fedca, fedsimclr = (resources(name, "SimCLR") for name in ("FedCA", "FedSimCLR"))
+    assert fedca.communication_bytes - fedsimclr.communication_bytes == dictionary_bytes(180, 10, 512)
+    assert resources("FedU", "BYOL") == resources("FedEMA", "BYOL") == resources("FedBYOL", "BYOL")
+
+
+def test_curves_of_figure_5():
+    curves = cost_curves(build_model(vit(), "MoCoV3"))
+    by_stage = curves.groupby(["method", "stage"])
+    assert curves.groupby("method").size().to_dict() == {"FedMoCoV3": 180, "LW-FedSSL": 180, "Prog-FedSSL": 180}
+    assert (by_stage[["epoch_macs", "round_bytes"]].nunique() == 1).all(axis=None)
+    gflops = (by_stage["epoch_macs"].first() / 1e9).round(3)
+    mebibytes = (by_stage["round_bytes"].first() / 2**20).round(2)
+    assert gflops["LW-FedSSL"].iloc[[0, 1, -1]].to_list() == [0.094, 0.123, 0.423]
+    assert gflops["Prog-FedSSL"].iloc[[0, -1]].to_list() == [0.094, 1.084]
+    assert gflops["FedMoCoV3", 1] == 1.084
+    assert mebibytes["LW-FedSSL"].to_list() == [9.27] + [9.19] * 11
+    assert mebibytes["Prog-FedSSL"].iloc[[0, 5, 11]].to_list() == [9.36, 26.31, 46.65]
+    for method, name in (("FedMoCoV3", "FedMoCoV3"), ("LW-FedSSL", "LW-FedSSL"), ("Prog-FedSSL", "Prog-FedSSL")):
+        rows, whole = curves[curves["method"] == method], resources(name, "MoCoV3")
+        assert rows["round_bytes"].sum() == whole.communication_bytes
+        assert (rows["epoch_macs"] * rows["local_epochs"]).sum() == whole.macs
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "FedLayer"}, r"method='FedLayer' cannot be used: expected one of FedMoCoV3, "),
+        ({"method": "FedU"}, r"ssl_method='MoCoV3' cannot be used: expected one of BYOL\."),
+        ({"add_on": "dropout"}, r"add_on='dropout' cannot be used"),
+        ({"method": "FedMoCoV3", "add_on": ADD_ONS[1]}, r"add_on='depth dropout' cannot be used: expected none with"),
+        ({"architecture": "ViT-Base"}, r"architecture='ViT-Base' cannot be used: expected one of ViT-Tiny, ResNet-18"),
+        ({"patch_size": 5}, r"patch_size=5 cannot be used: expected a divisor of image_size=32\."),
+        ({"architecture": "ResNet-18", "image_size": 48, "rounds": 120}, r"image_size=48 cannot be used"),
+        ({"participation": 1.5}, r"participation=1.5 cannot be used: expected a number from 0 to 1\."),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(SettingError, match=message):
+        resources(**{"method": "LW-FedSSL", "ssl_method": "MoCoV3", **settings})
+
+
+def test_all_methods_of_the_tables_are_known():
+    names = {name for number in (2, 3, 4, 5, 6, 10, 11) for name in paper_table("lwfedssl", f"table{number}")["method"]}
+    assert names - {"Scratch", "MoCoV3", "BYOL", "SimCLR", "all"} == set(METHODS)
