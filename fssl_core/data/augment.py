@@ -191,15 +191,15 @@ class Augmentation(Settings):
             views = resized_crop(images, p.top, p.left, p.height, p.width, p.flip, self.size)
             for place in range(4):
                 for operation, adjust in enumerate(ADJUSTMENTS if colour else ADJUSTMENTS[:2]):
-                    _change(views, p.jitter & (p.order[:, place] == operation), adjust, p.factors[:, operation])
+                    change_rows(views, p.jitter & (p.order[:, place] == operation), adjust, p.factors[:, operation])
             if colour:
-                _change(views, p.grayscale, lambda x: luma(x).expand_as(x))
-            _change(views, p.blur, lambda x, sigma: gaussian_blur(x, sigma, self.blur_kernel), p.sigma)
-            _change(views, p.solarize, lambda x: torch.where(x >= self.solarize_threshold, 1 - x, x))
+                change_rows(views, p.grayscale, lambda x: luma(x).expand_as(x))
+            change_rows(views, p.blur, lambda x, sigma: gaussian_blur(x, sigma, self.blur_kernel), p.sigma)
+            change_rows(views, p.solarize, lambda x: torch.where(x >= self.solarize_threshold, 1 - x, x))
         return views
 
 
-def _change(views: Tensor, chosen: Tensor, operation: Callable[..., Tensor], *arguments: Tensor) -> None:
+def change_rows(views: Tensor, chosen: Tensor, operation: Callable[..., Tensor], *arguments: Tensor) -> None:
     """Replace the views whose row of ``chosen`` (bool ``[B]``, on the CPU) is true by ``operation`` of them."""
     rows = chosen.nonzero().squeeze(1)  # on the CPU, so that a GPU is not waited for
     if len(rows):
@@ -338,6 +338,16 @@ AUGMENTATIONS = {
         crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
         jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=0.1, solarize=0.2,
     ),
+    # Chen et al., "An Empirical Study of Training Self-Supervised Vision Transformers", ICCV 2021 (MoCo-v3's code): as
+    # BYOL's pair, with a smaller crop.
+    "mocov3": Augmentation(
+        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
+        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=1.0,
+    ),
+    "mocov3-second": Augmentation(
+        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
+        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=0.1, solarize=0.2,
+    ),
     # Ours, for the embedded sets: no flip, because a mirrored digit is another sign.
     "digits": Augmentation(
         size=16, crop_scale=(0.4, 1.0), crop_ratio=(3 / 4, 4 / 3),
@@ -351,3 +361,8 @@ def augmentation(preset: str, size: int) -> Augmentation:
     """The preset of that name for views of ``size`` x ``size`` pixels."""
     check_choice("augmentation", preset, AUGMENTATIONS)
     return AUGMENTATIONS[preset].changed(size=size)
+
+
+def second_view(preset: str) -> str:
+    """The preset of the second view: that of the first, or its ``-second`` where a method has two distributions."""
+    return f"{preset}-second" if f"{preset}-second" in AUGMENTATIONS else preset

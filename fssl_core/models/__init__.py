@@ -12,13 +12,23 @@ from fssl_core.models.initialise import build, initialise_
 from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS
 from fssl_core.models.mobilenet import mobilenetv2
 from fssl_core.models.resnet import DEPTHS, resnet
+from fssl_core.models.resnet_imagenet import resnet_imagenet
+from fssl_core.models.stages import Stages, part, reshape_layer, stages
+from fssl_core.models.vit import NORM, VITS, initialise_vit_, vit
 from fssl_core.settings import check_choice, check_range
 
 ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(resnet, name) for name in DEPTHS},
     "mobilenetv2": partial(mobilenetv2, "mobilenetv2"),
     "mobilenetv2-imagenet": partial(mobilenetv2, "mobilenetv2-imagenet", strides="imagenet"),
+    "resnet18-imagenet": partial(resnet_imagenet, "resnet18-imagenet"),
+    **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
+
+
+def norms_of(name: str) -> tuple[str, ...]:
+    """The normalisations that an architecture, a key of ``ARCHITECTURES``, can be built with."""
+    return (NORM,) if name in VITS else NORMS
 
 
 def build_backbone(
@@ -34,9 +44,10 @@ def build_backbone(
 
     Args:
         name: a key of ``ARCHITECTURES``.
-        width: 64 for the papers' number of channels; other multiples of 4 scale it.
-        norm: ``"group"`` (4 channels per group, standardised convolutions) or ``"batch"``.
-        image_size: side of an image in pixels; chooses the stem of a ResNet.
+        width: 64 for the papers' number of channels; other multiples of 4 scale it. Of a transformer, that of a head.
+        norm: ``"group"`` (4 channels per group, standardised convolutions) or ``"batch"``; of a vision transformer
+            ``"layer"``.
+        image_size: side of an image in pixels; chooses the stem of a ResNet, and the patches of a transformer.
         channels: channels of an image.
         generator: source of the first values, on the CPU; without one, always the same values.
 
@@ -44,14 +55,18 @@ def build_backbone(
         SettingError: naming the argument that cannot be used.
     """
     check_choice("architecture", name, ARCHITECTURES)
-    check_choice("norm", norm, NORMS)
+    if norm not in norms_of(name):
+        raise SettingError("norm", norm, f"one of {', '.join(norms_of(name))}: those of {name}")
     if width < CHANNELS_PER_GROUP or width % CHANNELS_PER_GROUP:
         raise SettingError("width", width, f"a positive multiple of {CHANNELS_PER_GROUP}, the channels of a group")
     check_range("image_size", image_size, low=1)
     check_range("channels", channels, low=1)
-    return build(
-        lambda: ARCHITECTURES[name](width=width, norm=norm, image_size=image_size, channels=channels), generator
-    )
+    make = partial(ARCHITECTURES[name], width=width, norm=norm, image_size=image_size, channels=channels)
+    if name not in VITS:
+        return build(make, generator)
+    with torch.device("meta"):  # as in `build`
+        backbone = make()
+    return initialise_vit_(backbone.to_empty(device="cpu"), generator)
 
 
 __all__ = [
@@ -59,6 +74,7 @@ __all__ = [
     "Backbone",
     "GlobalPool",
     "Projector",
+    "Stages",
     "build",
     "build_backbone",
     "client_elements",
@@ -66,4 +82,8 @@ __all__ = [
     "cut_layers",
     "initialise_",
     "latent_shape",
+    "norms_of",
+    "part",
+    "reshape_layer",
+    "stages",
 ]

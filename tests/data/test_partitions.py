@@ -89,6 +89,27 @@ def test_dirichlet_shares_have_the_variance_of_the_distribution(alpha):
     assert shares.var().item() == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.parametrize("least", [1, 8, 32])
+def test_dirichlet_may_be_drawn_until_every_client_has_enough(least):
+    labels = balanced()
+    for seed in range(5):
+        parts = partition(labels, 10, f"dirichlet:0.1:{least}", seed)
+        assert min(map(len, parts)) >= least
+        assert torch.cat(parts).sort().values.equal(torch.arange(len(labels)))
+    plain, same = (partition(labels, 10, scheme, 3) for scheme in ("dirichlet:0.1", "dirichlet:0.1:1"))
+    assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
+
+
+def test_the_least_size_decides_which_draw_is_taken_and_changes_nothing_else():
+    """The first draw that suffices: a demand that the first draw meets by itself has no effect."""
+    labels = balanced()
+    plain = partition(labels, 10, "dirichlet:0.5", 0)
+    smallest = min(map(len, plain))
+    met, unmet = (partition(labels, 10, f"dirichlet:0.5:{least}", 0) for least in (smallest, smallest + 1))
+    assert all(torch.equal(a, b) for a, b in zip(plain, met, strict=True))
+    assert min(map(len, unmet)) > smallest
+
+
 def test_heterogeneity_of_closed_cases():
     labels = torch.arange(10).repeat(20)  # ordered: client i of "equal" holds every class twice
     equal = list(torch.arange(200).split(20))
@@ -148,6 +169,9 @@ def test_where_shares_do_not_come_out_even_some_classes_have_one_client_more(cla
         (600, "classes:2", r"clients=600 cannot be used: expected at most 500: the smallest class has 100 images"),
         (10, "dirichlet:0", "partition='dirichlet:0' cannot be used: expected a number above 0"),
         (10, "dirichlet:nan", "partition='dirichlet:nan' cannot be used: expected a number above 0"),
+        (10, "dirichlet:0.1:0", "partition='dirichlet:0.1:0' cannot be used: expected a whole number above 0"),
+        (10, "dirichlet:0.1:2.5", "partition='dirichlet:0.1:2.5' cannot be used: expected a whole number above 0"),
+        (10, "dirichlet:0.1:101", "'dirichlet:0.1:101' .* a larger alpha or fewer clients: .* 10 clients 101 images"),
         (500, "dirichlet:0.01", "partition='dirichlet:0.01' cannot be used: expected a larger alpha or fewer clients"),
     ],
 )

@@ -8,7 +8,7 @@ import yaml
 
 import fssl_core.reference
 from fssl_core.errors import SettingError
-from fssl_core.models import ARCHITECTURES, build_backbone, client_elements, cut, cut_layers, latent_shape
+from fssl_core.models import ARCHITECTURES, build_backbone, client_elements, cut, cut_layers, latent_shape, norms_of
 from fssl_core.random import generator
 
 SETTINGS = yaml.safe_load(Path(fssl_core.reference.__path__[0], "monacosfl_settings.yaml").read_text("utf-8"))
@@ -97,7 +97,7 @@ def test_bad_settings(setting, message):
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_every_architecture_trains_on_small_images(name):
-    backbone = build_backbone(name, width=4, image_size=8, channels=1)
+    backbone = build_backbone(name, width=4, norm=norms_of(name)[0], image_size=8, channels=1)
     out = backbone(torch.randn(2, 1, 8, 8, generator=generator(0, "test")))
     assert out.shape[1] == backbone.feature_dim
     out.square().sum().backward()
