@@ -1,6 +1,12 @@
 """Runs as values, the folder they are kept in, their settings by profile, and notebooks executed in batch."""
 
-from fssl_core.experiments.profiles import averaging_settings, ldawa_probe, ldawa_settings, split_settings
+from fssl_core.experiments.profiles import (
+    averaging_settings,
+    ldawa_probe,
+    ldawa_settings,
+    lwfedssl_settings,
+    split_settings,
+)
 from fssl_core.experiments.store import Run, run, run_all, runs_table, stored_run
 
 __all__ = [
@@ -8,6 +14,7 @@ __all__ = [
     "averaging_settings",
     "ldawa_probe",
     "ldawa_settings",
+    "lwfedssl_settings",
     "run",
     "run_all",
     "runs_table",

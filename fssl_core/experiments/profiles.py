@@ -19,6 +19,7 @@ from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice, check_range
 from fssl_core.training.averaging import METHODS, AveragingSettings
+from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.split import SplitSettings
 
 # Found with small runs, not tuned for a claim: the server's loss is a mean over all clients' images, so a client's
@@ -191,3 +192,84 @@ def ldawa_probe(profile: str, pretraining: AveragingSettings, **values: Any) -> 
     check_choice("profile", profile, PROFILES)
     settings = ProbeSettings(pretraining=pretraining, protocol="sgd-steps", features="unpooled", seed=pretraining.seed)
     return settings.changed(**({"epochs": 10} if profile == "smoke" else {}) | values)
+
+
+_LWFEDSSL_HEADS: dict[str, dict[str, Any]] = {  # Section 4.1; normalisation: reference/accounting_conventions.md
+    "MoCoV3": {"name": "moco-v3"},
+    "BYOL": {
+        "name": "byol",
+        "projector": (512, 512, 256),
+        "predictor": (512, 256),
+        "output_norm": "plain",
+        "output_bias": False,
+    },
+    "SimCLR": {"name": "simclr", "projector": (512, 512, 256), "output_norm": "plain", "temperature": 0.05},
+}
+_LWFEDSSL_METHODS: dict[str, dict[str, Any]] = {  # by the name in the tables, what it sets
+    "LW-FedSSL": {"scheme": "layer-wise"},
+    "Prog-FedSSL": {"scheme": "progressive"},
+    **{f"Fed{name}": {"scheme": "end-to-end"} for name in _LWFEDSSL_HEADS},
+    "FedU": {"scheme": "end-to-end", **METHODS["FedU"]},
+    "FedEMA": {"scheme": "end-to-end", **METHODS["FedEMA"]},
+    **{name: {"scheme": "end-to-end", "clients": 1} for name in _LWFEDSSL_HEADS},  # all images in one place
+}
+# Small transformers learn nothing from these images in minutes, whatever the objective; a ResNet does, with SimCLR
+# best, at a temperature that suits its small batches.
+_LWFEDSSL_DIGITS: dict[str, Any] = {
+    "dataset": "scattered-digits",
+    "image_size": None,
+    "augmentation": "digits",
+    "architecture": "resnet10",
+    "norm": "batch",
+    "learning_rate": 1e-3,
+    "knn_k": 20,
+    "seed": 0,
+}
+_LWFEDSSL_SMALL: dict[str, dict[str, Any]] = {
+    "smoke": _LWFEDSSL_DIGITS
+    | {"clients": 4, "train_images": 160, "width": 8, "rounds": 4, "local_epochs": 1, "batch": 16, "probe_epochs": 10},
+    "laptop": _LWFEDSSL_DIGITS
+    | {
+        "clients": 5,
+        "train_images": 2000,
+        "width": 16,
+        "rounds": 12,
+        "local_epochs": 2,
+        "batch": 50,
+        "probe_epochs": 30,
+    },
+}
+
+
+def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: Any) -> LayerwiseSettings:
+    """A federation of LW-FedSSL's tables by its name there, at a profile.
+
+    At ``smoke`` and ``laptop`` the encoder is a ResNet-10, whose four stages are the layers; at ``gpu`` the rounds are
+    cut to a fifth.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        method: ``"LW-FedSSL"``, ``"Prog-FedSSL"``, ``"FedMoCoV3"``, ``"FedBYOL"``, ``"FedSimCLR"``, ``"FedU"``,
+            ``"FedEMA"``; or the name of an SSL method: trained on all images in one place.
+        ssl_method: ``"MoCoV3"``, ``"BYOL"`` or ``"SimCLR"``.
+        **values: settings that replace the profile's; ``objective`` may be a dict of the SSL method's own settings.
+
+    Raises:
+        SettingError: an unknown profile, method or setting, a method of another SSL method, or a value that cannot
+            be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    check_choice("method", method, _LWFEDSSL_METHODS)
+    check_choice("ssl_method", ssl_method, _LWFEDSSL_HEADS)
+    if method.removeprefix("Fed") in _LWFEDSSL_HEADS and method.removeprefix("Fed") != ssl_method:
+        raise SettingError("ssl_method", ssl_method, f"{method.removeprefix('Fed')!r} for {method}")
+    own, chosen = _LWFEDSSL_HEADS[ssl_method], {"dataset": "coco"}
+    if profile in _LWFEDSSL_SMALL:
+        chosen = _LWFEDSSL_SMALL[profile]
+        own = own | _SMALL_HEADS[own["name"]] | ({} if ssl_method == "BYOL" else {"temperature": 0.2})
+        own |= {"projector": (128, 64)}
+    elif profile == "gpu":
+        chosen |= {"rounds": 36, "precision": "bfloat16"}
+    wanted = own | values.pop("objective", {})
+    objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
+    return LayerwiseSettings(objective=objective).changed(**(chosen | _LWFEDSSL_METHODS[method] | values))

@@ -22,12 +22,19 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class BYOL(Objective):
-    """Settings of BYOL."""
+    """Settings of BYOL.
+
+    Args:
+        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``.
+        output_bias: the heads' last layers have a bias where no batch norm follows.
+    """
 
     has_target: ClassVar[bool] = True
 
     name: str = "byol"
     predictor: tuple[int, ...] = (4096, 2048)
+    output_norm: str = "none"  # LW-FedSSL's heads have "plain", and no bias
+    output_bias: bool = True
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "BYOLLearner":
         return BYOLLearner(self, online, target)

@@ -21,7 +21,8 @@ DATASETS = {
 PRINTED = {  # our name: the name in the papers' tables
     "dataset": DATASETS,
     "eval_dataset": DATASETS,
-    "architecture": {f"resnet{depth}": f"ResNet-{depth}" for depth in (10, 18, 34, 50)},
+    "architecture": {f"resnet{depth}": f"ResNet-{depth}" for depth in (10, 18, 34, 50)}
+    | {"resnet18-imagenet": "ResNet-18", "vit-tiny": "ViT-Tiny"},
     "partition": {"iid": "IID", "non_iid_class": "non-IID"},
 }
 

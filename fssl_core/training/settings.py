@@ -12,7 +12,7 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.models import ARCHITECTURES, Backbone, build_backbone
+from fssl_core.models import ARCHITECTURES, Backbone, build_backbone, norms_of
 from fssl_core.settings import Settings, check_choice, check_range
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class FederationSettings(Settings):
 
     def check(self) -> None:
         check_choice("architecture", self.architecture, ARCHITECTURES)
+        check_choice("norm", self.norm, norms_of(self.architecture))
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         check_choice("precision", self.precision, PRECISIONS)
         for name in ("clients", "width", "knn_k"):

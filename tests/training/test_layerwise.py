@@ -1,0 +1,345 @@
+import copy
+import math
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import nn
+
+from fssl_core.errors import SettingError
+from fssl_core.federation.client_updates import FedU
+from fssl_core.objectives import MoCoV3, SimCLR
+from fssl_core.objectives.moco_v3 import in_batch_info_nce
+from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer, moon_loss
+from tests.training.test_split import tiny_data
+
+HEADS = {"projector": (16, 8), "predictor": (16, 8)}
+SCHEMES = ("layer-wise", "progressive", "end-to-end")
+
+
+def tiny(**values) -> LayerwiseSettings:
+    """A transformer of four blocks that trains in milliseconds: 48 images of 8 px, four clients."""
+    defaults = {
+        "objective": MoCoV3(**HEADS),
+        "seed": 0,
+        "dataset": "tiny",
+        "image_size": None,
+        "clients": 4,
+        "augmentation": "digits",
+        "architecture": "vit4",
+        "width": 4,
+        "rounds": 8,
+        "local_epochs": 1,
+        "batch": 6,
+        "learning_rate": 0.01,
+        "knn_k": 5,
+        "validation_share": 1.0,
+        "probe_epochs": 2,
+        "precision": "float64",
+    }
+    return LayerwiseSettings(**defaults | values)
+
+
+def trained(settings: LayerwiseSettings, rounds: int | None = None) -> LayerwiseTrainer:
+    trainer = LayerwiseTrainer(settings, tiny_data())
+    for _ in range(settings.rounds if rounds is None else rounds):
+        a_round(trainer)
+    return trainer
+
+
+def a_round(trainer: AveragingTrainer) -> None:
+    finished = trainer.finished
+    while trainer.finished == finished:
+        trainer.advance()
+
+
+def changed(before: dict, after: dict) -> set[str]:
+    """First two parts of the names of values that differ: ``encoder.0.block_1`` or ``projector``."""
+    names = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    return {".".join(name.split(".")[: 3 if name.startswith("encoder") else 1]) for name in names}
+
+
+# ---------------------------------------------------------------- the schedule
+
+
+def test_end_to_end_is_the_averaging_engine_bit_for_bit():
+    common = {field.name: getattr(tiny(), field.name) for field in fields(AveragingSettings)}
+    federated = AveragingTrainer(AveragingSettings(**common), tiny_data())
+    staged = LayerwiseTrainer(tiny(scheme="end-to-end", optimizer="sgd"), tiny_data())
+    for _ in range(2):
+        a_round(federated)
+        a_round(staged)
+    other = staged.global_model().state_dict()
+    assert all(torch.equal(value, other[name]) for name, value in federated.global_model().state_dict().items())
+    for ours, theirs in zip(staged.metrics, federated.metrics, strict=True):
+        assert theirs.items() <= ours.items()
+    assert staged.ledger.table().equals(federated.ledger.table())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("layer-wise", {1: {"embed", "block_0"}, 2: {"block_1"}, 3: {"block_2"}, 4: {"block_3"}}),
+        (
+            "progressive",
+            {
+                1: {"embed", "block_0"},
+                2: {"embed", "block_0", "block_1"},
+                4: {"embed", "block_0", "block_1", "block_2", "block_3"},
+            },
+        ),
+    ],
+)
+def test_only_what_the_schedule_says_is_trained(scheme, expected):
+    trainer = LayerwiseTrainer(tiny(scheme=scheme), tiny_data())
+    for number in range(1, 5):
+        before = trainer.global_model().state_dict()
+        a_round(trainer)
+        a_round(trainer)
+        assert trainer.metrics[-1]["stage"] == number
+        if number in expected:
+            units = {f"encoder.0.{name}" for name in expected[number] | {"norm"}}
+            assert changed(before, trainer.global_model().state_dict()) == units | {"projector", "predictor"}
+
+
+def test_several_layers_a_stage():
+    trainer = LayerwiseTrainer(tiny(stages=2), tiny_data())
+    assert [stage.number for stage in trainer.plan] == [1] * 4 + [2] * 4
+    assert list(dict(trainer.part.encoder[0].named_children())) == ["embed", "block_0", "block_1", "norm"]
+
+
+# ---------------------------------------------------------------- local training
+
+
+class Whole:
+    """A stage as the paper writes it: both branches whole, the frozen layers in each of them."""
+
+    def __init__(self, trainer: LayerwiseTrainer, stage: int) -> None:
+        online = trainer.global_model()
+        self.units = ["embed", *(f"block_{index}" for index in range(stage)), "norm"]
+        self.active = {f"block_{stage - 1}", "norm"} | ({"embed"} if stage == 1 else set())
+        self.online, self.target = online.train(), copy.deepcopy(online).train()
+        chosen = [*online.projector.parameters(), *online.predictor.parameters()]
+        for name, unit in online.encoder[0].named_children():
+            chosen += unit.parameters() if name in self.active else []
+        self.optimizer = torch.optim.AdamW([p.requires_grad_() for p in chosen], lr=0.01, weight_decay=1e-5)
+
+    def embed(self, model, view):
+        for name in self.units:
+            view = getattr(model.encoder[0], name)(view)
+        return model.projector(view.mean((2, 3)))
+
+    def step(self, views) -> float:
+        queries = [self.online.predictor(self.embed(self.online, view)) for view in views]
+        with torch.no_grad():
+            keys = [self.embed(self.target, view) for view in views]
+        loss = sum(in_batch_info_nce(q, k, 0.05)[0] for q, k in zip(queries, reversed(keys), strict=True))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        for mine, theirs in zip(
+            [*self.target.encoder.parameters(), *self.target.projector.parameters()],
+            [*self.online.encoder.parameters(), *self.online.projector.parameters()],
+            strict=True,
+        ):
+            mine.data.mul_(0.99).add_(theirs.data, alpha=0.01)
+        return loss.item()
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_the_shared_prefix_gives_the_losses_and_weights_of_two_whole_branches(stage):
+    trainer = trained(tiny(clients=1, batch=12), rounds=2 * (stage - 1))
+    whole = Whole(trainer, stage)
+    losses = []
+    for rows, draws in trainer.batches(0, trainer.finished):
+        images = trainer.data.train.images[rows]
+        views = trainer.augment.two_views(images[None], draws[None])[0]
+        losses.append(whole.step(trainer.data.normalise(views, torch.float64)))
+    a_round(trainer)
+    assert trainer.metrics[-1]["loss"] == pytest.approx(sum(losses) / len(losses), abs=1e-10)
+    state = whole.online.state_dict()
+    for name, value in trainer.global_model().state_dict().items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_frozen_layers_run_once_for_both_branches():
+    trainer = trained(tiny(), rounds=6)
+    trainer.advance()  # into the last stage
+    calls = []
+    for stack in (trainer.frozen, trainer.learner.online.encoder[0], trainer.learner.target[0][0]):
+        assert "block_0" not in dict(stack.named_children()) or stack is trainer.frozen
+    trainer.frozen.block_0.register_forward_hook(lambda *call: calls.append(len(call[1][0])))
+    trainer.train_client(0, 0)
+    assert calls == [12, 12]  # two steps of six images, both views in one call
+
+
+def test_a_resnet_gets_a_layer_that_reshapes_its_features_and_loses_it_again():
+    settings = tiny(architecture="resnet10", norm="batch", width=8, rounds=4)
+    trainer = LayerwiseTrainer(settings, tiny_data())
+    shapes = []
+    for _ in range(4):
+        a_round(trainer)
+        shapes.append([tuple(value.shape) for value in trainer.part.encoder[2].parameters()])
+    assert shapes == [[(64, 8), (64,)], [(64, 16), (64,)], [(64, 32), (64,)], []]
+    assert not [name for name in trainer.global_model().state_dict() if name.startswith("encoder.2")]
+    assert trainer.summary()["linear_probe_accuracy"] >= 0
+
+
+# ---------------------------------------------------------------- add-ons
+
+
+def test_depth_dropout_leaves_out_earlier_blocks_and_never_the_patch_projection():
+    trainer = trained(tiny(most_layers=2), rounds=6)
+    seen = set()
+    for client in range(4):
+        trainer.advance()
+        assert len(trainer.left_out) == 2
+        assert trainer.left_out <= {"block_0", "block_1", "block_2"}
+        seen.add(frozenset(trainer.left_out))
+        assert trainer.memory[client]["left_out"] == sorted(trainer.left_out)
+    assert len(seen) > 1  # each client draws for itself
+
+
+def test_a_layer_is_averaged_over_the_clients_that_had_it():
+    trainer = trained(tiny(scheme="progressive", most_layers=2), rounds=7)
+    before = trainer.shared.state_dict(0)
+    sampled = torch.arange(4)
+    for client in range(4):
+        trainer.train_client(client, client)
+    rows = {name: block.clone() for name, block in trainer.trained.blocks.items()}
+    absent = [set(trainer.memory[client]["left_out"]) for client in range(4)]
+    trainer.aggregate(sampled, torch.zeros(4))
+    for name, value in trainer.shared.state_dict(0).items():
+        unit = name.split(".")[2] if name.startswith("encoder") else ""
+        had = [client for client in range(4) if unit not in absent[client]]
+        expected = rows[name][had].mean(0) if had else before[name]
+        torch.testing.assert_close(value, expected, rtol=0, atol=1e-12)
+
+
+def test_representation_alignment_starts_at_log_two_and_knows_the_last_model():
+    trainer = LayerwiseTrainer(tiny(representation_alignment=1.0, rounds=8), tiny_data())
+    alignments = []
+    for _ in range(4):  # two rounds in each of two stages
+        a_round(trainer)
+        alignments.append(trainer.metrics[-1]["alignment"])
+    # Where a client has no model of its own yet, it is as far from the global one as from itself.
+    assert alignments[0] == pytest.approx(math.log(2), abs=1e-10)
+    assert alignments[2] == pytest.approx(math.log(2), abs=1e-10)
+    assert abs(alignments[1] - math.log(2)) > 1e-6
+    plain = trained(tiny(), rounds=2)
+    assert trainer.metrics[1]["loss"] != pytest.approx(plain.metrics[1]["loss"] + alignments[1])
+
+
+def test_moon_loss_in_closed_form():
+    z = torch.tensor([[1.0, 0.0]])
+    loss = moon_loss(z, torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 3.0]]), 0.5)
+    assert loss.item() == pytest.approx(math.log(1 + math.exp(-2)))
+
+
+def test_clients_drop_out_and_a_round_keeps_at_least_one():
+    trainer = trained(tiny(client_dropout=0.5))
+    taking_part = trainer.ledger.table().query("parameters_up > 0").groupby("epoch").size()
+    assert len(taking_part) == 8
+    assert 1 <= taking_part.min() < 4
+    often = tiny(clients=2, client_dropout=0.99)
+    assert all(len(often.taking_part(finished)) == 1 for finished in range(30))
+
+
+# ---------------------------------------------------------------- traffic
+
+
+def elements(model: nn.Module) -> int:
+    """Values that are exchanged when only trained parts are: not the table of positions."""
+    return sum(value.numel() for name, value in model.state_dict().items() if not name.endswith("positions"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("worst_case", [False, True])
+def test_the_ledger_equals_the_closed_form_to_the_byte(scheme, worst_case):
+    trainer = trained(tiny(scheme=scheme, worst_case=worst_case, precision="float32", local_epochs=1))
+    model = trainer.global_model()
+    backbone = model.encoder[0]
+    blocks = [elements(getattr(backbone, f"block_{index}")) for index in range(4)]
+    embed, heads = elements(backbone.embed), sum(map(elements, (backbone.norm, model.projector, model.predictor)))
+    positions = backbone.embed.positions.numel()
+    up, down = [], []
+    for number in [1, 1, 2, 2, 3, 3, 4, 4]:
+        active = heads + blocks[number - 1] + (embed if number == 1 else 0)
+        whole = heads + embed + positions + sum(blocks[:number])
+        everything = heads + embed + positions + sum(blocks)
+        if scheme == "layer-wise":
+            # The first round of a stage brings the layer that the last one finished.
+            fresh = len(up) in (2, 4, 6)
+            finished = (blocks[number - 2] + (embed if number == 2 else 0)) if fresh else 0
+            up.append(active)
+            down.append(whole if worst_case else active + finished)
+        else:
+            up.append(whole if scheme == "progressive" else everything)
+            down.append(up[-1])
+    table = trainer.ledger.table().query("client == 0")
+    assert table.parameters_up.tolist() == [4 * count for count in up]
+    assert table.parameters_down.tolist() == [4 * count for count in down]
+
+
+# ---------------------------------------------------------------- interruption and wrong settings
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"scheme": "progressive", "most_layers": 2},
+        {"representation_alignment": 0.5},
+        {"client_dropout": 0.5},
+        {"objective": SimCLR(projector=(8,)), "clients_per_round": 2},
+    ],
+    ids=["layer-wise", "depth dropout", "alignment", "client dropout", "sampled"],
+)
+@pytest.mark.parametrize("interrupted_after", [4, 7])  # rounds: the end of a stage, within one
+def test_interrupted_and_resumed_equals_uninterrupted(values, interrupted_after, tmp_path):
+    settings = tiny(**{"precision": "float32"} | values)
+    whole = trained(settings)
+    interrupted = trained(settings, interrupted_after)
+    if len(settings.taking_part(interrupted_after)) > 1:
+        interrupted.advance()
+    torch.save(interrupted.state_dict(), tmp_path / "state.pt")
+    resumed = LayerwiseTrainer(settings, tiny_data())
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.train(lambda *_, **__: None)
+    other = resumed.global_model().state_dict()
+    assert all(torch.equal(value, other[name]) for name, value in whole.global_model().state_dict().items())
+    assert whole.metrics == resumed.metrics
+    assert whole.summary() == resumed.summary()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"scheme": "staged"}, "scheme='staged' .*layer-wise"),
+        ({"optimizer": "adam"}, "optimizer='adam'"),
+        ({"target_at_start": "kept"}, "target_at_start='kept' .*copied"),
+        ({"selection": "knn"}, "selection='knn' .*last"),
+        ({"keep_velocity": True}, "keep_velocity=True"),
+        ({"client_update": FedU()}, "client_update='fedu' .*end-to-end"),
+        ({"most_layers": 2, "aggregation": "l-dawa"}, "aggregation='l-dawa'"),
+        ({"client_dropout": 1.0}, "client_dropout=1.0"),
+    ],
+)
+def test_a_wrong_setting_names_itself(values, message):
+    with pytest.raises(SettingError, match=message):
+        tiny(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rounds": 6}, "rounds=6 .*multiple"),
+        ({"stages": 3}, "stages=3 .*divisor"),
+        ({"architecture": "mobilenetv2", "norm": "batch", "width": 8}, "architecture='mobilenetv2' .*ResNet"),
+        ({"architecture": "resnet10", "norm": "batch", "most_layers": 2}, "most_layers=2 .*transformer"),
+    ],
+)
+def test_what_the_encoder_does_not_allow_is_said_before_training(values, message):
+    with pytest.raises(SettingError, match=message):
+        LayerwiseTrainer(tiny(**values), tiny_data())
