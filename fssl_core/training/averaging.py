@@ -17,6 +17,7 @@ Clients train one after the other: with local batches of ordinary size, running 
 
 import copy
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from fssl_core.data.augment import augmentation
+from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import probe_accuracy
@@ -119,6 +120,8 @@ class AveragingSettings(FederationSettings):
             check_range(name, getattr(self, name), 1)
         for name in ("fedavg_rounds", "probe_every", "keep_every", "proximal"):
             check_range(name, getattr(self, name), 0)
+        if self.probe_every and not self.probe_epochs:
+            raise SettingError("probe_every", self.probe_every, "0 where probe_epochs is 0")
         if self.clients_per_round is not None:
             check_range("clients_per_round", self.clients_per_round, 1, self.clients)
 
@@ -139,6 +142,10 @@ class AveragingSettings(FederationSettings):
         init = generator(self.seed, "initialise")
         model = self.objective.build_model(self.build_backbone(data, init), init)
         return model.to(data.train.images.device, self.dtype)
+
+    def taking_part(self, finished: int) -> Tensor:
+        """The clients of the round after ``finished`` others, ascending."""
+        return sample_clients(self.clients, self.sampled, self.seed, finished)
 
     def local_optimizer(self, worker: ClientMatrix, velocity: ClientMatrix) -> torch.optim.Optimizer:
         """The optimiser of the client that is training."""
@@ -169,8 +176,10 @@ class AveragingTrainer(Trainer):
         super().__init__(settings, data, settings.rounds)
         s = settings
         self.parts = s.divide(data)
+        self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
         self.augment = augmentation(s.augmentation, data.image_size)
-        self.federate(s.build_model(data))
+        self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
+        self.begin(s.build_model(data))
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
             {
                 "rounds": 0,
@@ -183,7 +192,11 @@ class AveragingTrainer(Trainer):
         self.skipped: Tensor | None = None  # layers that were not exchanged at the end of the last round, bool [L]
         self.moved: Tensor | None = None  # how far clients' layers were from the global ones, [L]
         self.layer_rows: list[dict[str, Any]] = []
-        self.models = [self.shared.state_dict(0)] if s.keep_every else []
+        self.models = [self._state_on_cpu()] if s.keep_every else []
+
+    def begin(self, model: SelfSupervisedModel) -> None:
+        """Take over the untrained model."""
+        self.federate(model)
 
     def federate(self, model: SelfSupervisedModel) -> None:
         """Make the matrices of a model that clients train and exchange, all starting from its values."""
@@ -214,15 +227,19 @@ class AveragingTrainer(Trainer):
     def advance(self) -> None:
         """The next client of the round; after the last one the server aggregates and evaluates the global model."""
         s = self.settings
-        sampled = sample_clients(s.clients, s.sampled, s.seed, self.finished)
+        sampled = s.taking_part(self.finished)
+        self._make_room(len(sampled))
         place = len(self.rows)
-        fall = 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds)) if s.schedule == "cosine" else 1.0
-        self.optimizer.param_groups[0]["lr"] = s.learning_rate * fall
         self.rows.append(self.train_client(place, int(sampled[place])))
-        if len(self.rows) == s.sampled:
-            self._close_round(sampled)
+        if len(self.rows) == len(sampled):
+            self.close_round(sampled)
 
-    def _close_round(self, sampled: Tensor) -> None:
+    def close_round(self, sampled: Tensor) -> None:
+        """The server's part: aggregate the rows of :attr:`trained`, log the round, evaluate the global model.
+
+        Args:
+            sampled: the clients that they are of, in order; :attr:`rows` has what each reported.
+        """
         rows, self.rows = self.rows, []
         distances = divergence(self.trained)
         done = self.aggregate(sampled, torch.tensor([row.pop("last_epoch_loss") for row in rows]))
@@ -234,6 +251,11 @@ class AveragingTrainer(Trainer):
         self._log_layers(done)
         self.record({**means, "divergence": distances.sum().item(), "cosine": cosine, "model_norm": norm})
 
+    def _make_room(self, clients: int) -> None:
+        """As many rows of :attr:`trained` as clients take part."""
+        if self.trained.clients != clients:
+            self.trained = ClientMatrix(self.shared.row_module(0), clients)
+
     def train_client(self, place: int, client: int) -> dict[str, float]:
         """Local training from the global model; the result goes to row ``place`` of :attr:`trained`.
 
@@ -241,6 +263,8 @@ class AveragingTrainer(Trainer):
             the means over its steps of the loss and the objective's figures, and over its last pass of the loss.
         """
         s = self.settings
+        fall = 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds)) if s.schedule == "cosine" else 1.0
+        self.optimizer.param_groups[0]["lr"] = s.learning_rate * fall
         self._start(client)
         losses, figures = [], []
         for local_epoch in range(s.local_epochs):
@@ -276,11 +300,14 @@ class AveragingTrainer(Trainer):
         images = train.images[rows]
         if s.objective.supervised:
             views, labels = self.augment(images, draws[:, 0])[None], (train.labels[rows],)
-        else:
+        elif self.augment_second == self.augment:  # both in one call
             views, labels = self.augment.two_views(images[None], draws[None])[0], ()
+        else:
+            views = torch.stack([self.augment(images, draws[:, 0]), self.augment_second(images, draws[:, 1])])
+            labels = ()
         views = self.data.normalise(views, s.dtype)  # [views, B, C, H, W]
         with s.autocast(self.device):
-            loss, figures = self.learner.loss(self.features(views), *labels)
+            loss, figures = self.loss(self.features(views), *labels)
         loss.backward()
         if s.proximal:
             self.worker.weights.grad.add_(self.worker.weights.detach() - self.shared.weights, alpha=s.proximal)
@@ -293,6 +320,10 @@ class AveragingTrainer(Trainer):
         """What the model in training sees of the views ``[views, B, C, H, W]``: here themselves."""
         return views
 
+    def loss(self, inputs: Tensor, *labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The local loss of a batch, and figures worth logging."""
+        return self.learner.loss(inputs, *labels)
+
     @torch.no_grad()
     def aggregate(self, sampled: Tensor, losses: Tensor) -> Round:
         """The global model becomes what the rule makes of the clients' models.
@@ -302,19 +333,19 @@ class AveragingTrainer(Trainer):
             losses: of each in its last local epoch.
         """
         s = self.settings
-        images = torch.tensor([len(self.parts[client]) for client in sampled.tolist()])
-        this = Round(self.shared, self.trained, images, losses, self.layers)
+        this = Round(self.shared, self.trained, self.images[sampled], losses, self.layers)
         # Everything that reads the previous global model comes before it is overwritten.
         _ = this.cosines, this.model_cosines
         self.skipped = s.client_update.skipped(self.finished, self.moved)
         moved = this.distances.mean(0)
         self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
-        for layer, block in zip(self.layers.of, self.trained.blocks.values(), strict=True):
-            if self.skipped is None or not self.skipped[layer]:
-                self.ledger.send(block, "parameters", "up", sampled)
-        rule = "fedavg" if self.finished < s.fedavg_rounds else s.aggregation
-        combine(weights(rule, this), this, self.shared, self.skipped)
+        combine(self.weights(this, sampled), this, self.shared, self.skipped)
         return this
+
+    def weights(self, this: Round, sampled: Tensor) -> Tensor:
+        """The table ``beta[client, layer]`` of this round."""
+        s = self.settings
+        return weights("fedavg" if self.finished < s.fedavg_rounds else s.aggregation, this)
 
     # ---------------------------------------------------------------- a client
 
@@ -322,12 +353,11 @@ class AveragingTrainer(Trainer):
         """The client takes over the global model, and goes on with what it has of its own."""
         memory, me = self.memory[client], torch.tensor([client])
         newcomer = memory["rounds"] == 0
-        for layer, block in zip(self.layers.of, self.shared.blocks.values(), strict=True):
-            if newcomer or self.skipped is None or not self.skipped[layer]:
-                self.ledger.send(block, "parameters", "down", me)
+        for block in self.downloads(client):
+            self.ledger.send(block, "parameters", "down", me)
         self.worker.take(self.shared, [0])
         if self.own is not None and not newcomer:
-            self._keep_own(client)
+            self._keep_own(client, self._withheld(client))
         if self.target is not None:
             if self.targets is not None:
                 self.target.take(self.targets, [client])
@@ -339,20 +369,41 @@ class AveragingTrainer(Trainer):
             self.velocity.weights.zero_()
         self.learner.load_state_dict(memory["objective"])
 
+    def downloads(self, client: int) -> Iterator[Tensor]:
+        """What the client receives before it trains, tensors ``[1, ...]``."""
+        return self._exchanged(self.shared, self._withheld(client))
+
+    def uploads(self, client: int) -> Iterator[Tensor]:
+        """What the client sends when it has trained."""
+        return self._exchanged(self.worker, self.settings.client_update.skipped(self.finished, self.moved))
+
+    def _withheld(self, client: int) -> Tensor | None:
+        """Layers that the client goes on with as they are, bool ``[L]``: only one of the last round has them."""
+        if self.skipped is None or client not in self.settings.taking_part(self.finished - 1):
+            return None
+        return self.skipped
+
+    def _exchanged(self, model: ClientMatrix, withheld: Tensor | None) -> Iterator[Tensor]:
+        for layer, block in zip(self.layers.of, model.blocks.values(), strict=True):
+            if withheld is None or not withheld[layer]:
+                yield block
+
     @torch.no_grad()
-    def _keep_own(self, client: int) -> None:
+    def _keep_own(self, client: int, withheld: Tensor | None) -> None:
         """``(1 - kept) * global + kept * own``, layer by layer."""
         own = self.velocity  # free until the client's own velocity is needed
         own.take(self.own, [client])
         kept = self.settings.client_update.kept(own, self.shared, self.layers, self.memory[client]["update"])
-        if self.skipped is not None:
-            kept = torch.where(self.skipped.cpu(), 1.0, kept)
+        if withheld is not None:
+            kept = torch.where(withheld.cpu(), 1.0, kept)
         for layer, (name, block) in zip(self.layers.of, self.worker.blocks.items(), strict=True):
             if kept[layer] > 0:
                 block.lerp_(own.blocks[name], kept[layer].item())
 
     def _finish(self, place: int, client: int) -> None:
         """The client sends its model, and remembers the rest."""
+        for block in self.uploads(client):
+            self.ledger.send(block, "parameters", "up", torch.tensor([client]))
         self.worker.put(self.trained, [place])
         for matrix, own in ((self.worker, self.own), (self.target, self.targets), (self.velocity, self.velocities)):
             if own is not None:
@@ -371,15 +422,21 @@ class AveragingTrainer(Trainer):
         super().record(row)
         if s.probe_every and self.finished % s.probe_every == 0:
             with s.autocast(self.device):
-                accuracy = probe_accuracy(self.global_model().encoder, self.data, epochs=s.probe_epochs, seed=s.seed)
+                accuracy = probe_accuracy(self.knn_model(), self.data, epochs=s.probe_epochs, seed=s.seed)
             self.metrics[-1]["linear_probe_accuracy"] = accuracy
         if s.keep_every and self.finished % s.keep_every == 0:
-            self.models.append(self.shared.state_dict(0))
+            self.models.append(self._state_on_cpu())
+
+    def _state_on_cpu(self) -> dict[str, Tensor]:
+        """Of the global model; where a resumed run finds those of before, too."""
+        return {name: value.cpu() for name, value in self.global_model().state_dict().items()}
 
     def _log_layers(self, done: Round) -> None:
-        norms = self.layers.sums(
-            torch.stack([block.double().square().sum() for block in self.shared.blocks.values()])
-        ).sqrt()
+        squares = [  # of a single number nothing, as in Round
+            block.double().square().sum() if block.dim() > 1 else block.new_zeros((), dtype=torch.float64)
+            for block in self.shared.blocks.values()
+        ]
+        norms = self.layers.sums(torch.stack(squares)).sqrt()
         cosines = done.cosines.mean(0)
         for layer, (norm, cosine) in enumerate(zip(norms.tolist(), cosines.tolist(), strict=True)):
             name = self.layers.names[layer]
@@ -433,6 +490,7 @@ class AveragingTrainer(Trainer):
         for matrix, rows in zip(self._kept, state["matrices"], strict=True):
             matrix.load_all_rows(rows)
         if state["trained"] is not None:
+            self._make_room(len(self.settings.taking_part(self.finished)))
             self.trained.load_all_rows(state["trained"])
         self.skipped, self.moved = (
             None if value is None else value.to(self.device) for value in (state["skipped"], state["moved"])
