@@ -101,8 +101,7 @@ class DownstreamSettings(Settings):
             model = self.feature_model(self.pretraining.trained_backbone(pretrained, source))
             # A frozen model goes with the statistics that it was trained with, whatever images it sees now.
             labelled, test = (
-                extract(model, images, source.normalise)
-                for images in (data.train.images[chosen], data.test.images)
+                extract(model, images, source.normalise) for images in (data.train.images[chosen], data.test.images)
             )
             result = self.train_head(labelled, data.train.labels[chosen], test, data.test.labels, len(data.classes))
         accuracies = result.accuracy_per_epoch

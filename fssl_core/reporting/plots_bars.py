@@ -42,6 +42,7 @@ def beside_paper_bars(
     y_label: str | None = None,
     percent: bool = True,
     chance: float | None = None,
+    in_a_row: int | None = None,
 ) -> Figure:
     """A bar for each x and method: mean and standard deviation over rows, usually seeds, with each row as a dot.
 
@@ -62,13 +63,14 @@ def beside_paper_bars(
         y_label: the column's name unless given.
         percent: ``y`` is a fraction and shown as percent.
         chance: ``y`` of guessing, drawn as a line.
+        in_a_row: panels side by side, at most; None: 2 of 4 panels, else 3.
     """
     ours, paper = frame.dropna(subset=y), frame.iloc[:0] if paper is None else paper
     names = [None] if panel is None else list(dict.fromkeys([*frame[panel], *paper[panel]]))
     groups, methods = (list(dict.fromkeys([*frame[column], *paper[column]])) for column in (x, hue))
     colours = _colours(methods)
     width = GROUP / len(methods)
-    most = 2 if len(names) == 4 else 3
+    most = in_a_row or (2 if len(names) == 4 else 3)
     fig, grid = panels(len(names), width=max(3.4, 1.0 + 0.3 * len(groups) * len(methods)), most=most, sharey=True)
     for axes, name in zip(grid, names, strict=True):
         for place, group in enumerate(groups):

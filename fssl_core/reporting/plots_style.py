@@ -24,10 +24,16 @@ STATED = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "w
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """How a method is drawn; marker and line tell methods apart in grey print too."""
+    """How a method is drawn; marker and line tell methods apart in grey print too.
+
+    Args:
+        colour: hexadecimal.
+        marker: matplotlib's letter, or (points, 1, angle) of a star.
+        line: matplotlib's name, or its (offset, dashes).
+    """
 
     colour: str
-    marker: str
+    marker: str | tuple
     line: str | tuple
 
 
@@ -44,6 +50,17 @@ METHODS: dict[str, MethodStyle] = {
     "MFCL": MethodStyle("#b8a800", "h", "-"),
     "FL-BYOL": MethodStyle("#a23b4a", "<", ":"),
     "FL-MoCoV2": MethodStyle("#4b5320", ">", ":"),
+    # L-DAWA's tables, chosen to stay apart from each other with protanopia and deuteranopia, too (a distance of 20 in
+    # CIELAB); the variants of L-DAWA are greens
+    "M-DAWA": MethodStyle("#0705b9", "p", (0, (6, 1.5))),
+    "Loss": MethodStyle("#feba32", "8", "--"),
+    "FedU": MethodStyle("#4ca0ed", "H", (0, (3, 1, 1, 1))),
+    "EUC": MethodStyle("#b01c86", (4, 1, 0), ":"),
+    "FedEMA": MethodStyle("#fcc1e5", (4, 1, 45), "--"),
+    "FedProx": MethodStyle("#835421", (6, 1, 0), "-."),
+    "L-DAWA_FedAvg": MethodStyle("#53e18d", "d", "-."),
+    "L-DAWA_Loss": MethodStyle("#09392c", (3, 1, 0), "--"),
+    "L-DAWA_FedU": MethodStyle("#7ea343", (3, 1, 180), (0, (3, 1, 1, 1))),
 }
 # For what is no method of a paper: your own method, photographs, rules
 OTHERS = (

@@ -60,6 +60,13 @@ def test_bars_are_means_with_the_papers_values_as_diamonds_at_the_same_place():
     assert written(ten) == ["90.0"]
 
 
+def test_panels_stand_below_each_other_where_one_is_allowed_in_a_row():
+    one, ten = (axes.get_position() for axes in draw(OURS, in_a_row=1).axes)
+    assert ten.y1 < one.y0
+    beside = [axes.get_position() for axes in draw(OURS).axes]
+    assert beside[0].x1 < beside[1].x0
+
+
 def test_a_method_named_with_its_cut_is_a_shade_of_the_methods_colour():
     figure = draw(OURS, paper=PAPER)
     (legend,) = figure.legends
