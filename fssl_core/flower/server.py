@@ -1,0 +1,86 @@
+"""The ServerApp: wait for the clients, train with them, evaluate, store.
+
+Beside the settings a run's configuration has ``wait``, seconds until all clients must be there, and ``timeout``,
+seconds after which a client is lost that has not answered in a round.
+"""
+
+import json
+import time
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
+from flwr.serverapp import Grid, ServerApp
+
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.errors import FsslError
+from fssl_core.experiments.provenance import Session
+from fssl_core.experiments.store import Run
+from fssl_core.files import write_json
+from fssl_core.flower.agreement import run_settings, terms
+from fssl_core.flower.strategy import AveragingStrategy
+from fssl_core.notices import notice
+from fssl_core.paths import runs_root
+from fssl_core.training.averaging import AveragingTrainer
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train a federation; what a run leaves goes to the folder ``flower/<run ID>`` beside the stored runs."""
+    config, settings, session = context.run_config, run_settings(context.run_config), Session()
+    keep_freed_memory()
+    trainer = AveragingTrainer(settings, settings.load_data(default_device()))
+    nodes = admit(grid, terms(settings, trainer.data), settings.clients, float(config.get("wait", 300)))
+    strategy = AveragingStrategy(trainer, nodes)
+    with repeatable_kernels():
+        first, timeout = ArrayRecord(trainer.shared.state_dict(0)), float(config.get("timeout", 3600))
+        strategy.start(grid, first, num_rounds=settings.rounds, timeout=timeout)
+        summary = trainer.summary()
+    run = Run(settings)
+    run.folder = runs_root() / "flower" / str(context.run_id)  # apart from what one process computes and finds again
+    write_json(run.folder / "settings.json", settings.as_dict())
+    for name, table in trainer.tables().items():
+        run.write_table(name, table)
+    for name, state in trainer.tensors().items():
+        run.save_tensors(name, state)
+    write_json(run.folder / "provenance.json", session.record() | {"lost_clients": strategy.lost})
+    write_json(run.folder / "summary.json", summary)
+    notice(f"stored in {run.folder}")
+
+
+def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> dict[int, int]:
+    """Wait for the SuperNodes, and let each agree to the terms.
+
+    Args:
+        shared: :func:`fssl_core.flower.agreement.terms` of the server.
+        clients: to wait for.
+        wait: seconds.
+
+    Returns:
+        by client, its node.
+
+    Raises:
+        FsslError: too few came, one has other terms, or two have the same number.
+    """
+    deadline = time.monotonic() + wait
+    while len(ids := list(grid.get_node_ids())) < clients:
+        if time.monotonic() > deadline:
+            raise FsslError(
+                f"{len(ids)} of {clients} SuperNodes were there within {wait:g} seconds. Start the others, or allow "
+                "more time with wait in the run's configuration."
+            )
+        time.sleep(0.5)
+    content = RecordDict({"config": ConfigRecord({"terms": json.dumps(shared)})})
+    nodes: dict[int, int] = {}
+    for reply in grid.send_and_receive([Message(content, node, MessageType.QUERY) for node in ids], timeout=wait):
+        if reply.has_error():
+            raise FsslError(f"A client cannot take part: {reply.error.reason}")
+        client = int(reply.content["metrics"]["client"])
+        if client in nodes:
+            raise FsslError(f"Two SuperNodes have partition-id={client}: give each client a number of its own.")
+        nodes[client] = reply.metadata.src_node_id
+    if len(nodes) < clients:
+        missing = ", ".join(str(client) for client in range(clients) if client not in nodes)
+        raise FsslError(f"No answer from client {missing} within {wait:g} seconds.")
+    return nodes
