@@ -48,6 +48,7 @@ def target_branch(results: pd.DataFrame) -> tuple[bool, str] | None:
 def _changes(results: pd.DataFrame, method: str) -> pd.DataFrame | None:
     """Largest change: rows stage, a column for each unit, missing where a stage lacks it. All stages, or None."""
     table = results[results["method"] == method].pivot_table("largest_change", "stage", "unit", aggfunc="max")
+    table.index = table.index.astype(int)  # a column with gaps is read back as floats
     stages, units = len(table), len(table.columns)
     if not stages or units % stages:
         return None
