@@ -5,6 +5,7 @@ torchvision's layouts: ``cifar10``, ``cifar100``, ``fashion-mnist``; ``medmnist/
 ``medmnist/<subset>.npz``; and any other name as a folder of images ``NAME/{train,test}/<class>/*.jpg``.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -322,3 +323,12 @@ def download(name: str) -> Path:
             f"{name} could not be fetched into {root} ({error}). Try again, or put it there by hand."
         ) from error
     return root / source.folders[0]
+
+
+def digest(data: Dataset) -> str:
+    """Sixteen hex digits that name the training images and labels."""
+    hashed = hashlib.sha256()
+    for values in (data.train.images, data.train.labels):
+        hashed.update(f"{values.dtype} {list(values.shape)}".encode())
+        hashed.update(values.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return hashed.hexdigest()[:16]

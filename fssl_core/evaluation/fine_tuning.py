@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fssl_core.data.datasets import Dataset, load_dataset
+from fssl_core.data.datasets import Dataset
 from fssl_core.data.randaugment import RandAugment
 from fssl_core.devices import (
     PRECISIONS,
@@ -32,10 +32,9 @@ from fssl_core.devices import (
     repeatable_kernels,
 )
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.evaluation.downstream import DownstreamSettings
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.metrics import classification_metrics, mean_over_batches
-from fssl_core.evaluation.probe_runs import balanced_subset
+from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.models import GlobalPool
 from fssl_core.models.heads import MLP
 from fssl_core.random import generator
@@ -45,7 +44,7 @@ BATCH_OF_RATE = 256  # the base learning rate is that of this batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuneSettings(DownstreamSettings):
+class FineTuneSettings(TransferSettings):
     """Fine-tuning on top of a pre-training; its summary has ``fine_tune_accuracy`` and the other metrics.
 
     With ``scratch`` the pre-training says only what is built and how images are normalised: it needs
@@ -62,8 +61,6 @@ class FineTuneSettings(DownstreamSettings):
     weight_decay: float = 1e-5
     augmentation: RandAugment = field(default_factory=RandAugment)
     scratch: bool = False  # start from first values in place of the pre-trained ones
-    dataset: str | None = None  # another data set, at the pre-training's image size; None: its own images
-    train_images: int | None = None  # of ``dataset``, equally many of each class; None: all
     precision: str = "float32"  # bfloat16: autocast; weights and AdamW's averages stay float32
 
     def check(self) -> None:
@@ -79,8 +76,6 @@ class FineTuneSettings(DownstreamSettings):
         if self.scratch and not hasattr(self.pretraining, "build_backbone"):
             expected = "settings with build_backbone, for example an AveragingSettings, where scratch=True"
             raise SettingError("pretraining", type(self.pretraining).__name__, expected)
-        if self.train_images is not None and self.dataset is None:
-            raise SettingError("train_images", self.train_images, "None unless dataset names another data set")
 
     def learning_rate(self, epoch: float) -> float:
         """The rate at a time in [0, epochs), a fraction being a part of an epoch's steps."""
@@ -89,28 +84,6 @@ class FineTuneSettings(DownstreamSettings):
             return peak * epoch / self.warmup_epochs
         share = (epoch - self.warmup_epochs) / (self.epochs - self.warmup_epochs)
         return peak * 0.5 * (1 + math.cos(math.pi * share))
-
-    def evaluation_data(self, source: Dataset) -> Dataset:
-        """``dataset`` at the image size of ``source``, on its device.
-
-        Raises:
-            SettingError: the images of the two differ in the number of channels.
-        """
-        if self.dataset is None:
-            return source
-        data = load_dataset(
-            self.dataset,
-            device=source.train.images.device,
-            image_size=source.image_size,
-            train_images=self.train_images,
-        )
-        if data.channels != source.channels:
-            expected = f"a data set with {source.channels} channels, as {source.name} has"
-            raise SettingError("dataset", self.dataset, expected)
-        return data
-
-    def labelled_images(self, data: Dataset) -> Tensor:
-        return balanced_subset(data.train.labels, self.label_fraction, self.seed)
 
     # ---------------------------------------------------------------- a run
 

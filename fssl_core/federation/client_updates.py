@@ -20,7 +20,7 @@ each tensor of two or more dimensions), averaged over them.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -47,6 +47,8 @@ class ClientUpdate(Settings):
     Args:
         name: of the rule; there to be stored with a run.
     """
+
+    watches: ClassVar[bool] = False  # whether `skipped` looks at how far layers have moved
 
     name: str = "replace"
 
@@ -75,7 +77,7 @@ class ClientUpdate(Settings):
         Args:
             finished: rounds before this one.
             moved: mean squared distance of the clients' layers to the global one when they were last exchanged,
-                ``[L]``; None in the first round.
+                ``[L]``; None in the first round, and for rules that do not watch.
         """
         return None
 
@@ -123,6 +125,8 @@ class FedEMA(ClientUpdate):
 @dataclass(frozen=True, kw_only=True)
 class EUC(ClientUpdate):
     """Layers that move little are exchanged in every second round only."""
+
+    watches: ClassVar[bool] = True
 
     name: str = "euc"
     share: float = 0.5  # of the layers

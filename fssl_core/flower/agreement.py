@@ -6,14 +6,13 @@ can differ all the same: a profile changes from one version of the package to th
 first, and a client that has others says which.
 """
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import fssl_core
-from fssl_core.data.datasets import Dataset
+from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import SettingError
 from fssl_core.experiments.profiles import ldawa_settings
 from fssl_core.training.averaging import AveragingSettings
@@ -43,13 +42,12 @@ def run_settings(config: Mapping[str, Any]) -> AveragingSettings:
 
 def terms(settings: AveragingSettings, data: Dataset) -> dict[str, Any]:
     """What has to be equal on both sides, by name: plain values as JSON knows them."""
-    labels, images = data.train.labels.cpu(), data.train.images.cpu()
     shared: dict[str, Any] = {
         "fssl_core": fssl_core.__version__,
         "engine": settings.version,
         "byte order": sys.byteorder,
-        "image shape": images.shape[1:],
-        "training images": hashlib.sha256(labels.numpy().tobytes() + images.numpy().tobytes()).hexdigest()[:16],
+        "image shape": data.train.images.shape[1:],
+        "training images": digest(data),
     }
     for name, value in settings.as_dict().items():
         shared |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}

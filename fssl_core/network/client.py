@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fssl_core.data.datasets import Dataset
+from fssl_core.data.datasets import Dataset, digest
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import DataError, FsslError
-from fssl_core.network.handshake import digest, read_welcome, versions
+from fssl_core.network.handshake import read_welcome, versions
 from fssl_core.network.messages import Layout, Message, ProtocolError, check_layout, layout
 from fssl_core.network.remote_clients import MODELS
 from fssl_core.network.sockets import GOODBYE, ConnectionLostError, Link

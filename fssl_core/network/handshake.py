@@ -10,17 +10,14 @@ device that has its own images; nothing but the number and the settings decides 
 """
 
 import dataclasses
-import hashlib
 import json
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any, get_args, get_type_hints
 
-import torch
-
 import fssl_core
-from fssl_core.data.datasets import Dataset
+from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.messages import Message, ProtocolError, encode
 from fssl_core.network.peers import Peers, notice
@@ -57,15 +54,6 @@ def check_types(values: Mapping[str, Any]) -> None:
         if type(value) not in allowed and not (type(value) is int and float in allowed):
             words = " or ".join("none" if kind is type(None) else kind.__name__ for kind in allowed)
             raise SettingError(name, value, f"a value of type {words}")
-
-
-def digest(data: Dataset) -> str:
-    """Sixteen hex digits that name the training images and labels."""
-    hashed = hashlib.sha256()
-    for values in (data.train.images, data.train.labels):
-        hashed.update(f"{values.dtype} {list(values.shape)}".encode())
-        hashed.update(values.cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return hashed.hexdigest()[:16]
 
 
 def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> None:

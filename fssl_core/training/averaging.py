@@ -337,8 +337,9 @@ class AveragingTrainer(Trainer):
         # Everything that reads the previous global model comes before it is overwritten.
         _ = this.cosines, this.model_cosines
         self.skipped = s.client_update.skipped(self.finished, self.moved)
-        moved = this.distances.mean(0)
-        self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
+        if s.client_update.watches:  # another read of all models
+            moved = this.distances.mean(0)
+            self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
         combine(self.weights(this, sampled), this, self.shared, self.skipped)
         return this
 

@@ -9,8 +9,9 @@ from torch import nn
 from fssl_core.data import load_dataset
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.linear_probe import linear_probe
-from fssl_core.evaluation.probe_runs import ProbeSettings, balanced_subset
+from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
+from fssl_core.evaluation.transfer import balanced_subset
 from fssl_core.experiments.store import run, run_all
 from fssl_core.models import GlobalPool
 from fssl_core.objectives import MoCoV2

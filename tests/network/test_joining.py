@@ -7,9 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from fssl_core.data.datasets import digest
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.network import client as client_module
-from fssl_core.network.handshake import check_types, digest, versions
+from fssl_core.network.handshake import check_types, versions
 from fssl_core.network.messages import Message
 from fssl_core.network.server import claim_folder, serve_split
 from fssl_core.network.sockets import Link

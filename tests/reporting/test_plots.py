@@ -1,8 +1,6 @@
 import subprocess
 import sys
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,14 +10,6 @@ from fssl_core.data import Dataset, ImageSet
 from fssl_core.data.partitions import heterogeneity
 from fssl_core.reporting import plots
 from fssl_core.reporting.plots_style import METHOD_COLOURS, METHODS, method_styles
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def texts(figure):

@@ -1,5 +1,4 @@
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,15 +7,6 @@ from matplotlib.patches import Rectangle
 from fssl_core.errors import DataError, SettingError
 from fssl_core.reporting.plots_aggregation import paired_differences, rules_in_order
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 RUNS = pd.DataFrame(
     [

@@ -1,7 +1,6 @@
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,15 +10,6 @@ from fssl_core.errors import DataError
 from fssl_core.reporting.plots_attack import RING, accuracy_traffic_privacy, inversion_attack, pareto_front
 from fssl_core.reporting.plots_style import METHOD_COLOURS
 from fssl_core.reporting.tables import MIB
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 RUNS = pd.DataFrame(
     [

@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
@@ -22,14 +20,6 @@ PAPER = pd.DataFrame(
     [("1%", 5, "MocoSFL-1", 0.84), ("1%", 5, "FL-BYOL", 0.73), ("1%", 100, "MocoSFL-1", 0.82)],
     columns=["labels", "clients", "method", "accuracy"],
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def draw(frame, **options):

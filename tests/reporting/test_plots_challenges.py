@@ -1,19 +1,9 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from fssl_core.reporting.plots_challenges import challenges
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def runs(panel, method, **points):

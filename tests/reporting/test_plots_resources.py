@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,14 +17,6 @@ from fssl_core.reporting.plots_resources import (
 from fssl_core.reporting.plots_style import METHOD_COLOURS
 
 WORDS = {"subtitle": "profile smoke", "title": "resources"}
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def drawn(figure):

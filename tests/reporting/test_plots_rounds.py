@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,15 +5,6 @@ import pytest
 from fssl_core.errors import SettingError
 from fssl_core.reporting.plots_rounds import by_round
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
-
 
 RUNS = pd.DataFrame(
     [

@@ -1,5 +1,3 @@
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,14 +6,6 @@ from fssl_core.errors import SettingError
 from fssl_core.reporting.plots_style import METHOD_COLOURS
 from fssl_core.reporting.plots_tradeoff import CHEAPEST, PARTS, traffic_and_accuracy
 from fssl_core.reporting.tables import MIB
-
-
-@pytest.fixture(autouse=True)
-def _no_pyplot_state():
-    before = dict(matplotlib.rcParams)
-    yield
-    assert not plt.get_fignums(), "a figure would be shown twice"
-    assert dict(matplotlib.rcParams) == before, "the style leaks"
 
 
 def bars(panel, **parts):
