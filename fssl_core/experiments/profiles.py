@@ -13,7 +13,9 @@ paper    the paper's own settings                            reproduction
 from typing import Any
 
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
@@ -270,8 +272,43 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         chosen = _LWFEDSSL_SMALL[profile]
         own = own | _SMALL_HEADS[own["name"]] | ({} if ssl_method == "BYOL" else {"temperature": 0.2})
         own |= {"projector": (128, 64)}
+        if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
+            own, chosen = own | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
     elif profile == "gpu":
         chosen |= {"rounds": 36, "precision": "bfloat16"}
+    if "batch" in values:  # the rate is proportional to it (Section 4.1)
+        batch, rate = (chosen.get(name, getattr(LayerwiseSettings, name)) for name in ("batch", "learning_rate"))
+        chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
     wanted = own | values.pop("objective", {})
     objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _LWFEDSSL_METHODS[method] | values))
+
+
+PROTOCOLS = {"fine-tuning": FineTuneSettings, "linear probe": ProbeSettings}
+
+
+def lwfedssl_evaluation(
+    profile: str, pretraining: LayerwiseSettings, *, protocol: str, **values: Any
+) -> TransferSettings:
+    """LW-FedSSL's evaluation of a federation: fine-tuning as in Section 4.1, or a linear probe, which it has not.
+
+    Digits are too easy to tell encoders apart with all labels: at ``smoke`` and ``laptop`` fine-tuning sees few.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        pretraining: the federation.
+        protocol: a key of ``PROTOCOLS``.
+        **values: settings of the evaluation that replace these, such as ``dataset`` or ``scratch``.
+
+    Raises:
+        SettingError: an unknown profile, protocol or setting, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    check_choice("protocol", protocol, PROTOCOLS)
+    chosen: dict[str, Any] = {"precision": pretraining.precision} if protocol == "fine-tuning" else {}
+    if profile in _LWFEDSSL_SMALL and protocol == "fine-tuning":
+        short = {"epochs": 4, "warmup_epochs": 1} if profile == "smoke" else {}
+        chosen |= {"label_fraction": 0.1, "batch": 50, "base_learning_rate": 5e-3} | short
+    elif profile in _LWFEDSSL_SMALL:
+        chosen |= {"epochs": pretraining.probe_epochs}
+    return PROTOCOLS[protocol](pretraining=pretraining, seed=pretraining.seed).changed(**(chosen | values))

@@ -4,7 +4,15 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-PURPOSES = ("activations", "momentum_activations", "gradients", "parameters", "momentum_parameters")
+PURPOSES = (
+    "activations",
+    "momentum_activations",
+    "gradients",
+    "parameters",
+    "momentum_parameters",
+    "features",  # a summary of a client's images: FedCA's dictionary, Orchestra's centroids
+    "representations",  # of all of its images, once: MFCL
+)
 DIRECTIONS = ("up", "down")  # client to server, server to client
 
 

@@ -1,11 +1,13 @@
 """Runs and printed cells under one set of columns, so that they can be matched, judged and drawn together.
 
-For papers whose tables compare federated methods by what a probe finds on their models: L-DAWA and the works after it.
+For papers whose tables compare federated methods by what a probe, or fine-tuning, finds on their models.
 """
 
 import pandas as pd
 
 from fssl_core.experiments.profiles import SSL_METHODS
+from fssl_core.federation.schedule import KINDS
+from fssl_core.models.vit import VITS
 from fssl_core.reporting.reference import paper_table
 from fssl_core.training.averaging import method_name
 
@@ -47,9 +49,100 @@ def run_cells(results: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+# ------------------------------------------------------------------------------------------------------- LW-FedSSL
+
+_LAYERWISE_SSL = {"moco-v3": "MoCoV3", "byol": "BYOL", "simclr": "SimCLR", "fedca": "SimCLR"}
+_STAGED = dict(zip(KINDS[1:], ("LW-FedSSL", "Prog-FedSSL"), strict=True))
+RESNET_LAYERS = 4
+PER_CLASS = "medmnist/|caltech"  # data sets whose accuracy the paper averages over classes
+
+
+def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
+    """Fine-tuning and linear probes of layer-wise, progressive and end-to-end training, a row each.
+
+    Args:
+        results: what ``run_all`` gave for ``FineTuneSettings`` and ``ProbeSettings`` on top of ``LayerwiseSettings``.
+
+    Returns:
+        The columns method and ssl_method (as the tables print them: centralised training has its SSL method's name),
+        dataset (of the pre-training), eval_dataset, protocol, label_fraction, accuracy (a fraction; by fine-tuning on
+        MedMNIST and Caltech-101 the mean over classes), precision, recall and f1 (of fine-tuning: means over test
+        batches, see :mod:`fssl_core.evaluation.metrics`), architecture, layers_per_stage, add_on, clients,
+        participating, dropout_probability, image_size, batch_size, partition, beta, rounds, seed, official_data and
+        key. What does not apply is missing.
+    """
+    own = results.filter(like=_PREFIX).rename(columns=lambda name: name.removeprefix(_PREFIX))
+    missing = pd.Series(pd.NA, index=results.index)
+    tuned = results.get("fine_tune_accuracy", missing).notna()
+    scratch = results.get("scratch", missing).fillna(False).astype(bool)
+    eval_dataset = results["dataset"].fillna(own["dataset"])
+    per_class = eval_dataset.str.contains(PER_CLASS)
+    accuracy = results.get("linear_probe_accuracy", missing).where(
+        ~tuned, results.get("fine_tune_accuracy", missing).where(~per_class, results.get(_OF_CLASSES, missing))
+    )
+    scheme = own["partition"].str.split(":")
+    staged = own["scheme"] != KINDS[0]
+    layers = own["architecture"].map(VITS).fillna(RESNET_LAYERS)
+    plain = pd.DataFrame(
+        {
+            "method": own.apply(_layerwise_method, axis=1).where(~scratch, "Scratch"),
+            "ssl_method": own["objective.name"].map(_LAYERWISE_SSL).where(~scratch, "none"),
+            "dataset": own["dataset"].where(~scratch),
+            "eval_dataset": eval_dataset,
+            "protocol": tuned.map({True: "fine-tuning", False: "linear probe"}),
+            "label_fraction": results["label_fraction"],
+            "accuracy": accuracy.astype(float),
+            **{name: results.get(f"fine_tune_batch_{name}", missing) for name in ("precision", "recall", "f1")},
+            "architecture": own["architecture"],
+            "layers_per_stage": (layers / own["stages"].fillna(layers)).where(staged),
+            "add_on": own.apply(_add_on, axis=1),
+            "clients": own["clients"],
+            "participating": own["clients_per_round"],
+            "dropout_probability": own["client_dropout"].where(own["client_dropout"] > 0),
+            "image_size": pd.to_numeric(own["image_size"]),
+            "batch_size": own["batch"],
+            "partition": own["partition"],
+            "beta": pd.to_numeric(scheme.str[1].where(scheme.str[0] == "dirichlet")),
+            "rounds": own["rounds"],
+            "seed": own["seed"],
+            "official_data": results["official_data"],
+            "key": results["key"],
+        }
+    )
+    return plain.infer_objects()
+
+
+_OF_CLASSES = "fine_tune_mean_per_class_accuracy"
+
+
+def _layerwise_method(settings: pd.Series) -> str:
+    ssl_method = _LAYERWISE_SSL[settings["objective.name"]]
+    if settings["scheme"] in _STAGED:
+        return _STAGED[settings["scheme"]]
+    if settings["clients"] == 1:
+        return ssl_method
+    if settings["objective.name"] == "fedca":
+        return "FedCA"
+    rule = method_name(settings["aggregation"], settings["client_update.name"], 0.0)
+    return f"Fed{ssl_method}" if rule == "FedAvg" else rule
+
+
+def _add_on(settings: pd.Series) -> str:
+    used = {
+        "depth dropout": pd.notna(settings["most_layers"]),
+        "proximal alignment": settings["proximal"] > 0,
+        "representation alignment": settings["representation_alignment"] > 0,
+    }
+    return ", ".join(name for name, on in used.items() if on) or "none"
+
+
 def printed_cells(paper: str, table: str) -> pd.DataFrame:
-    """The accuracies of a paper's table, in percent, under the columns of :func:`run_cells`."""
-    cells = paper_table(paper, table).rename(columns={"pretrain_dataset": "dataset"})
+    """The accuracies of a paper's table, in percent, under the columns of our runs' cells."""
+    cells = paper_table(paper, table)
+    if paper == "lwfedssl":  # averages over data sets are no cells of their own
+        cells = cells[(cells["metric"] == "accuracy") & (cells["dataset"] != "average")]
+        return cells.rename(columns={"pretrain_dataset": "dataset", "dataset": "eval_dataset"})
+    cells = cells.rename(columns={"pretrain_dataset": "dataset"})
     cells = cells[cells["metric"] == "linear_probe_accuracy"]
     partition = cells["partition"].replace("single_class_per_client", "one-class")
     return cells.assign(partition=partition.mask(partition == "dirichlet", "dirichlet:" + cells["alpha"].astype(str)))

@@ -1,9 +1,16 @@
 import pytest
 
+from fssl_core.errors import SettingError
 from fssl_core.experiments import run_all
-from fssl_core.experiments.profiles import ldawa_probe, ldawa_settings
+from fssl_core.experiments.profiles import (
+    PROTOCOLS,
+    ldawa_probe,
+    ldawa_settings,
+    lwfedssl_evaluation,
+    lwfedssl_settings,
+)
 from fssl_core.federation.client_updates import FedEMA
-from fssl_core.reporting.cells import printed_cells, run_cells
+from fssl_core.reporting.cells import layerwise_cells, printed_cells, run_cells
 from fssl_core.reporting.tables import beside_cells
 
 ON = ["method", "ssl_method", "dataset", "partition", "label_fraction"]
@@ -65,3 +72,61 @@ def test_runs_stand_beside_printed_cells_of_the_same_names(results):
     assert len(printed) == 1
     assert printed.paper.item().startswith("76.23")
     assert f"{100 * ours.accuracy[0]:.2f}" in printed.ours.item()
+
+
+# ------------------------------------------------------------------------------------------------------------ LW-FedSSL
+
+
+@pytest.fixture(scope="module")
+def layerwise():
+    quick = {"rounds": 2, "probe_epochs": 1, "train_images": 80, "clients": 2, "batch": 8, "ssl_method": "SimCLR"}
+    staged = quick | {"stages": 2}
+    federations = [
+        lwfedssl_settings("smoke", method="FedSimCLR", **quick),
+        lwfedssl_settings("smoke", method="LW-FedSSL", proximal=0.1, **staged),
+        lwfedssl_settings("smoke", method="Prog-FedSSL", partition="dirichlet:5", clients_per_round=1, **staged),
+        lwfedssl_settings("smoke", method="SimCLR", client_dropout=0.25, **(quick | {"clients": 1})),
+        lwfedssl_settings("smoke", method="FedEMA", **(quick | {"ssl_method": "BYOL"})),
+    ]
+    probes = [lwfedssl_evaluation("smoke", settings, protocol="linear probe") for settings in federations]
+    tuned = lwfedssl_evaluation("smoke", federations[1], protocol="fine-tuning", epochs=1)
+    return run_all([*probes, tuned, tuned.changed(scratch=True)], progress=False)
+
+
+def test_layerwise_runs_get_the_names_of_the_tables(layerwise):
+    cells = layerwise_cells(layerwise)
+    methods = ["FedSimCLR", "LW-FedSSL", "Prog-FedSSL", "SimCLR", "FedEMA", "LW-FedSSL", "Scratch"]
+    assert cells.method.tolist() == methods
+    assert cells.ssl_method.tolist() == ["SimCLR"] * 4 + ["BYOL", "SimCLR", "none"]
+    assert cells.protocol.tolist() == ["linear probe"] * 5 + ["fine-tuning"] * 2
+    assert cells.layers_per_stage.fillna(0).tolist() == [0, 2, 2, 0, 0, 2, 2]
+    assert cells.add_on.tolist() == ["none", "proximal alignment", "none", "none", "none"] + ["proximal alignment"] * 2
+    assert cells.beta.fillna(0).tolist() == [0, 0, 5, 0, 0, 0, 0]
+    assert cells.participating.fillna(0).tolist() == [0, 0, 1, 0, 0, 0, 0]
+    assert cells.dropout_probability.fillna(0).tolist() == [0, 0, 0, 0.25, 0, 0, 0]
+    assert cells.dataset.isna().tolist() == [False] * 6 + [True]  # from scratch there is no pre-training
+    measured = layerwise.linear_probe_accuracy.tolist()[:5] + layerwise.fine_tune_accuracy.tolist()[5:]
+    assert cells.accuracy.tolist() == measured
+    assert cells.recall.isna().tolist() == [True] * 5 + [False] * 2
+
+
+def test_accuracy_on_medical_images_is_the_mean_over_classes(layerwise):
+    medical = layerwise.assign(dataset="medmnist/bloodmnist", fine_tune_mean_per_class_accuracy=0.25)
+    assert layerwise_cells(medical).accuracy.tolist()[5:] == [0.25, 0.25]
+    assert layerwise_cells(medical).accuracy.tolist()[:5] == layerwise.linear_probe_accuracy.tolist()[:5]
+
+
+@pytest.mark.parametrize("table", ["table2", "table3", "table4", "table6", "table7", "table8", "table11", "table13"])
+def test_printed_cells_of_lwfedssl_have_the_columns_of_the_runs(table, layerwise):
+    cells = printed_cells("lwfedssl", table)
+    assert {"method", "ssl_method", "eval_dataset", "batch_size", "image_size"} <= {*cells} & {
+        *layerwise_cells(layerwise)
+    }
+    assert cells.value.between(5, 100).all()
+    assert "average" not in set(cells.eval_dataset)
+
+
+def test_a_protocol_is_one_of_those_there_are():
+    with pytest.raises(SettingError, match="fine-tuning"):
+        lwfedssl_evaluation("smoke", lwfedssl_settings("smoke", method="BYOL", ssl_method="BYOL"), protocol="knn")
+    assert set(PROTOCOLS) == {"fine-tuning", "linear probe"}
