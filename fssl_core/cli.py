@@ -162,7 +162,8 @@ def _data(arguments: argparse.Namespace) -> int:
     data = load_dataset(arguments.name)
     print(
         f"{data.name}: {len(data.train)} training and {len(data.test)} test images of {data.image_size} x "
-        f"{data.image_size} pixels, {data.channels} channel(s), {len(data.classes)} classes"
+        f"{data.image_size} pixels, {data.channels} channel(s), "
+        + (f"{len(data.classes)} classes" if data.labelled else "no labels")
     )
     return 0
 

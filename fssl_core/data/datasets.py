@@ -2,11 +2,14 @@
 
 Embedded (no download): ``digits``, ``scattered-digits``. Under ``$FSSL_DATA``, else ``data`` in the project, in
 torchvision's layouts: ``cifar10``, ``cifar100``, ``fashion-mnist``; ``medmnist/<subset>`` from
-``medmnist/<subset>.npz``; and any other name as a folder of images ``NAME/{train,test}/<class>/*.jpg``.
+``medmnist/<subset>.npz``, and ``medmnist/<subset>:val`` with its validation split to train on; and any other name as a
+folder of images ``NAME/{train,test}/<class>/*.jpg``. A folder whose images lie in no class folders, such as ``coco``
+with its ``coco/train2017/*.jpg``, is a set without labels and without test images.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -16,7 +19,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fssl_core.data import embedded, readers
+from fssl_core.data import embedded, folders, readers
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
 from fssl_core.paths import data_root
@@ -30,7 +33,7 @@ class ImageSet:
 
     Args:
         images: uint8 ``[N, C, H, W]``.
-        labels: int64 ``[N]``.
+        labels: int64 ``[N]``; -1 where there are none.
     """
 
     images: Tensor
@@ -49,10 +52,11 @@ class Dataset:
 
     Args:
         name: as given to :func:`load_dataset`.
-        train, test: images and labels.
-        classes: name of each class.
+        train, test: images and labels; the test set of an unlabelled set is empty.
+        classes: name of each class; none for an unlabelled set.
         official: the files are known to be the published ones. False for subsets and look-alikes, for folders of
-            images (nothing tells), and for the embedded sets: do not compare such results with published numbers.
+            images (nothing tells; COCO by its number of images), and for the embedded sets: do not compare such
+            results with published numbers.
     """
 
     name: str
@@ -60,6 +64,11 @@ class Dataset:
     test: ImageSet
     classes: tuple[str, ...]
     official: bool
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the images have classes. Without them there is pre-training, and nothing to evaluate it by."""
+        return bool(self.classes)
 
     @property
     def channels(self) -> int:
@@ -99,9 +108,16 @@ class Dataset:
     def with_fewer_images(self, train_images: int) -> "Dataset":
         """The same test set, and of each class the first ``train_images / classes`` training images.
 
+        Of an unlabelled set the first ``train_images``.
+
         Raises:
             SettingError: that number is not a multiple of the classes, or a class has too few images.
         """
+        if not self.labelled:
+            if not 1 <= train_images <= len(self.train):
+                raise SettingError("train_images", train_images, f"from 1 to {len(self.train)}, the number of images")
+            fewer = ImageSet(self.train.images[:train_images], self.train.labels[:train_images])
+            return replace(self, train=fewer)
         classes, labels = len(self.classes), self.train.labels
         each, smallest = train_images // classes, int(labels.bincount(minlength=classes).min())
         if train_images < 1 or train_images % classes or each > smallest:
@@ -132,22 +148,24 @@ DOWNLOADS = {
     ),
 }
 MEDMNIST = "medmnist/"  # the prefix of its sets' names, and their folder
+VALIDATION = ":val"  # after the name of a MedMNIST set: its validation split in place of the train split
+COCO, COCO_IMAGES = "coco", 118_287  # of train2017
 EMBEDDED = {"scattered-digits": embedded.scattered_digits, "digits": embedded.digits}
 
-# Train and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41, 2023, and
-# the collection's later corrections of the organ sets).
+# Train, validation and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41,
+# 2023, and the collection's later corrections of the organ sets); at larger sizes, as in pathmnist_64, the same.
 MEDMNIST_COUNTS = {
-    "bloodmnist": {(11_959, 3_421)},
-    "breastmnist": {(546, 156)},
-    "dermamnist": {(7_007, 2_005)},
-    "octmnist": {(97_477, 1_000)},
-    "organamnist": {(34_581, 17_778), (34_561, 17_778)},
-    "organcmnist": {(13_000, 8_268), (12_975, 8_216)},
-    "organsmnist": {(13_940, 8_829), (13_932, 8_827)},
-    "pathmnist": {(89_996, 7_180)},
-    "pneumoniamnist": {(4_708, 624)},
-    "retinamnist": {(1_080, 400)},
-    "tissuemnist": {(165_466, 47_280)},
+    "bloodmnist": {(11_959, 1_712, 3_421)},
+    "breastmnist": {(546, 78, 156)},
+    "dermamnist": {(7_007, 1_003, 2_005)},
+    "octmnist": {(97_477, 10_832, 1_000)},
+    "organamnist": {(34_581, 6_491, 17_778), (34_561, 6_491, 17_778)},
+    "organcmnist": {(13_000, 2_392, 8_268), (12_975, 2_392, 8_216)},
+    "organsmnist": {(13_940, 2_452, 8_829), (13_932, 2_452, 8_827)},
+    "pathmnist": {(89_996, 10_004, 7_180)},
+    "pneumoniamnist": {(4_708, 524, 624)},
+    "retinamnist": {(1_080, 120, 400)},
+    "tissuemnist": {(165_466, 23_640, 47_280)},
 }
 
 
@@ -175,7 +193,7 @@ def load_dataset(
     if image_size is not None and image_size < 1:
         raise SettingError("image_size", image_size, "None or at least 1 pixel")
     data = _load(name, data_root(), image_size)
-    if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST)):
+    if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST) or name == COCO):
         notice(
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
             "images): do not compare results on them with published ones."
@@ -211,7 +229,7 @@ def _find(name: str, root: Path) -> Path | None:
 def _places(name: str) -> tuple[str, ...]:
     if name in DOWNLOADS:
         return DOWNLOADS[name].folders
-    return (f"{name}.npz",) if name.startswith(MEDMNIST) else (name,)
+    return (f"{name.removesuffix(VALIDATION)}.npz",) if name.startswith(MEDMNIST) else (name,)
 
 
 def _how_to_get(name: str, root: Path) -> str:
@@ -220,10 +238,18 @@ def _how_to_get(name: str, root: Path) -> str:
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
     elif name.startswith(MEDMNIST):
-        how = f"Get {name.removeprefix(MEDMNIST)}.npz from https://medmnist.com and put it there."
+        how = f"Get {Path(_places(name)[0]).name} from https://medmnist.com and put it there."
+    elif name == COCO:
+        how = (
+            "Fetch http://images.cocodataset.org/zips/train2017.zip (18 GB) and unpack it there, so that its images "
+            f"lie in {root / COCO / 'train2017'}; no annotations are needed."
+        )
     else:
         known = ", ".join(known_datasets())
-        how = f"Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or use one of: {known}."
+        how = (
+            "Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or without classes as train/*.jpg; or use "
+            f"one of: {known}."
+        )
     return f"The set {name!r} is not at {where}.{hint} {how}"
 
 
@@ -231,14 +257,18 @@ def _read(name: str, path: Path, folder_image_size: int) -> Parts:
     if name in DOWNLOADS:
         return DOWNLOADS[name].read(path)
     if name.startswith(MEDMNIST):
-        return readers.read_medmnist(path)
-    return readers.read_folder(path, folder_image_size)
+        return readers.read_medmnist(path, "val" if name.endswith(VALIDATION) else "train")
+    return folders.read_folder(path, folder_image_size)
 
 
 def _is_official(name: str, path: Path, train: int, test: int) -> bool:
     """By the number of images and, where torchvision lists them, the md5 of each file."""
     if name.startswith(MEDMNIST):
-        return (train, test) in MEDMNIST_COUNTS.get(name.removeprefix(MEDMNIST), ())
+        subset = re.sub(r"_(64|128|224)$", "", name.removeprefix(MEDMNIST).removesuffix(VALIDATION))
+        place = 1 if name.endswith(VALIDATION) else 0
+        return any((counts[place], counts[2]) == (train, test) for counts in MEDMNIST_COUNTS.get(subset, ()))
+    if name == COCO:
+        return (train, test) == (COCO_IMAGES, 0)
     if name not in DOWNLOADS or (train, test) != DOWNLOADS[name].counts:
         return False
     from torchvision import datasets
@@ -258,11 +288,14 @@ def _resize(images: Tensor, size: int) -> Tensor:
 
 
 def known_datasets() -> list[str]:
-    """Names for :func:`load_dataset`: the embedded and the downloadable sets, and what else lies in the data root."""
+    """Names for :func:`load_dataset`: the sets known by name, and what else lies in the data root.
+
+    The validation splits of MedMNIST sets are not listed beside them.
+    """
     root = data_root()
     medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz"))
-    folders = sorted(path.parent.name for path in root.glob("*/train") if path.is_dir())
-    return [*EMBEDDED, *DOWNLOADS, *medmnist, *folders]
+    others = sorted(path.name for path in root.glob("*") if path.is_dir() and folders.is_image_folder(path))
+    return [*EMBEDDED, *DOWNLOADS, COCO, *medmnist, *(name for name in others if name != COCO)]
 
 
 def inventory() -> pd.DataFrame:
@@ -290,7 +323,7 @@ def _describe(name: str, root: Path) -> dict[str, object]:
             splits = _read(name, path, FOLDER_IMAGE_SIZE)[:2]
             train, test = (len(labels) for _, labels in splits)
         else:  # counted, not decoded
-            train, test = (sum(map(len, files.values())) for files in readers.list_folder(path))
+            train, test = folders.count_folder(path)
     except DataError as error:
         return row | {"problem": str(error)}
     return row | {"train": train, "test": test, "official": _is_official(name, path, train, test)}

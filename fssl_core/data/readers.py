@@ -1,14 +1,12 @@
-"""The file formats of image sets: CIFAR pickles, idx, MedMNIST npz, folders of images.
+"""The file formats of image sets: CIFAR pickles, idx, MedMNIST npz; folders are in :mod:`fssl_core.data.folders`.
 
 Each reader returns ``(train, test, class names)`` with a split as ``(images uint8 [N, C, H, W], labels int64 [N])``
 and raises :class:`DataError` that names the damaged file.
 """
 
 import gzip
-import os
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from torch import Tensor
 from fssl_core.errors import DataError
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 FETCH_ANEW = "Remove it and fetch the set anew; `fssl data` says how."
 
 
@@ -139,68 +136,22 @@ def _read_idx(folder: Path, name: str) -> np.ndarray:
         return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape).copy()
 
 
-def read_medmnist(path: Path) -> tuple[Split, Split, tuple[str, ...]]:
-    """A MedMNIST npz; its validation images are left out. Classes are named by their number, as in the file."""
+def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple[str, ...]]:
+    """A MedMNIST npz. Classes are named by their number, as in the file.
+
+    Args:
+        path: of the npz.
+        train: which of its splits to train on, ``"train"`` or ``"val"``; the other one of them is left out.
+    """
     with damaged(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        names = ("train_images", "train_labels", "test_images", "test_labels")
-        train_images, train_labels, test_images, test_labels = (arrays[name] for name in names)
+        names = (f"{train}_images", f"{train}_labels", "test_images", "test_labels", "train_labels")
+        train_images, train_labels, test_images, test_labels, all_labels = (arrays[name] for name in names)
     if train_labels.ndim != 2 or train_labels.shape[1] != 1:
         raise DataError(f"{path} gives an image several labels; only sets of one class per image can be used.")
     with damaged(path):
-        classes = int(train_labels.max()) + 1
-        train, test = (
+        classes = int(all_labels.max()) + 1
+        train_split, test_split = (
             labelled(images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2), labels[:, 0], classes)
             for images, labels in ((train_images, train_labels), (test_images, test_labels))
         )
-    return train, test, tuple(map(str, range(classes)))
-
-
-def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
-    """Train and test images of each class in ``folder``, in ``{train,test or val}/<class>/``, any depth below.
-
-    Raises:
-        DataError: a split is missing or empty, or the splits do not have the same classes.
-    """
-    test = folder / "test" if (folder / "test").is_dir() else folder / "val"
-    splits = []
-    for split in (folder / "train", test):
-        if not split.is_dir():
-            raise DataError(f"{folder} needs the folders train/<class>/ and test/<class>/ (or val/<class>/).")
-        files = {
-            entry.name: sorted(path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
-            for entry in sorted(split.iterdir())
-            if entry.is_dir()
-        }
-        empty = [name for name, paths in files.items() if not paths]
-        if not files or empty:
-            where = ", ".join(empty[:5]) or "<class>"
-            raise DataError(f"{split} has no {', '.join(IMAGE_SUFFIXES)} images in {where}/.")
-        splits.append(files)
-    if splits[0].keys() != splits[1].keys():
-        only = sorted(splits[0].keys() ^ splits[1].keys())
-        raise DataError(
-            f"{folder / 'train'} and {test} must hold the same classes; only one has: {', '.join(only[:5])}."
-        )
-    return splits[0], splits[1]
-
-
-def read_folder(folder: Path, image_size: int) -> tuple[Split, Split, tuple[str, ...]]:
-    """A folder of images; each is resized to ``image_size`` at its shorter side and cut at the centre."""
-    train, test = list_folder(folder)
-    return _decode_all(train, image_size), _decode_all(test, image_size), tuple(train)
-
-
-def _decode_all(files: dict[str, list[Path]], image_size: int) -> Split:
-    from PIL import Image  # comes with torchvision, whose own decoders are deprecated
-    from torchvision.transforms.v2 import functional as F
-
-    def decode(path: Path) -> Tensor:
-        with damaged(path), Image.open(path) as file:
-            image = F.pil_to_tensor(file.convert("RGB"))  # [3, H, W]
-            return F.center_crop(F.resize(image, [image_size], antialias=True), [image_size, image_size])
-
-    paths = [path for paths in files.values() for path in paths]
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding leaves Python's lock free
-        images = torch.stack(list(threads.map(decode, paths)))
-    counts = torch.tensor([len(paths) for paths in files.values()])
-    return images, torch.arange(len(counts)).repeat_interleave(counts)
+    return train_split, test_split, tuple(map(str, range(classes)))

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.errors import DataError
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import linear_probe
@@ -24,7 +25,11 @@ def validation_accuracy(
 
     Returns:
         accuracy in [0, 1].
+
+    Raises:
+        DataError: the images have no labels.
     """
+    _check_labelled(data)
     train, test = data.train, data.test
     count = max(1, round(share * len(test)))
     chosen = torch.randperm(len(test), generator=generator(seed, "validation"))[:count].to(test.labels.device)
@@ -40,9 +45,18 @@ def probe_accuracy(backbone: nn.Module, data: Dataset, *, epochs: int, seed: int
         data: labelled images.
         epochs: of the probe.
         seed: of the run.
+
+    Raises:
+        DataError: the images have no labels.
     """
+    _check_labelled(data)
     train, test = (extract(backbone, part.images, data.normalise) for part in (data.train, data.test))
     probe = linear_probe(
         train, data.train.labels, test, data.test.labels, classes=len(data.classes), epochs=epochs, seed=seed
     )
     return probe.accuracy
+
+
+def _check_labelled(data: Dataset) -> None:
+    if not data.labelled:
+        raise DataError(f"{data.name} has no labels to measure an accuracy by: evaluate on a labelled data set.")

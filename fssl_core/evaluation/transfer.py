@@ -57,9 +57,13 @@ class TransferSettings(DownstreamSettings):
         """``dataset`` at the image size of ``source``, on its device.
 
         Raises:
-            SettingError: the images of the two differ in the number of channels.
+            SettingError: the images that would be classified have no labels, or those of the two differ in the number
+                of channels.
         """
         if self.dataset is None:
+            if not source.labelled:
+                expected = f"the name of a labelled data set, because {source.name}, of the pre-training, has no labels"
+                raise SettingError("dataset", None, expected)
             return source
         data = load_dataset(
             self.dataset,
@@ -67,6 +71,8 @@ class TransferSettings(DownstreamSettings):
             image_size=source.image_size,
             train_images=self.train_images,
         )
+        if not data.labelled:
+            raise SettingError("dataset", self.dataset, "a labelled data set")
         if data.channels != source.channels:
             expected = f"a data set with {source.channels} channels, as {source.name} has"
             raise SettingError("dataset", self.dataset, expected)

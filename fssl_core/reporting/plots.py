@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 import seaborn as sns
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -44,7 +45,10 @@ def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: s
         subtitle: data and partition scheme; the partition's heterogeneity, 0 (IID) to 1, is added.
         title: the figure's title.
     """
-    counts = class_counts(data.train.labels, parts, len(data.classes)).numpy().T  # [classes, clients]
+    labels, classes = data.train.labels, data.classes
+    if not data.labelled:  # only the sizes of the clients can be shown
+        labels, classes = torch.zeros_like(labels), ("no labels",)
+    counts = class_counts(labels, parts, len(classes)).numpy().T  # [classes, clients]
     rows, columns = counts.shape
     fig, (axes,) = panels(1, width=min(10.0, 4.0 + 0.3 * columns), height=min(5.0, 1.2 + 0.24 * rows))
     image = axes.imshow(counts, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
@@ -61,10 +65,10 @@ def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: s
     axes.set_xlabel("client")
     axes.xaxis.set_major_locator(FixedLocator(np.arange(columns)) if columns <= 20 else MaxNLocator(10, integer=True))
     step = -(-rows // 20)  # at most 20 class names
-    axes.set_yticks(range(0, rows, step), [data.classes[row] for row in range(0, rows, step)])
+    axes.set_yticks(range(0, rows, step), [classes[row] for row in range(0, rows, step)])
     axes.set_ylabel("class")
     fig.colorbar(image, ax=axes, label="images", shrink=0.9, pad=0.02)
-    return finish(fig, title, f"{subtitle} · heterogeneity {heterogeneity(data.train.labels, parts):.2f} (0 = IID)")
+    return finish(fig, title, f"{subtitle} · heterogeneity {heterogeneity(labels, parts):.2f} (0 = IID)")
 
 
 def accuracy_by_cut(

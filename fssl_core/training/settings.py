@@ -43,7 +43,7 @@ class FederationSettings(Settings):
     validation_share: float = 0.2  # of the test set, for the choice of the best model by kNN
     knn_k: int = 200
     knn_temperature: float = 0.1
-    probe_epochs: int = 100  # 0: no linear probe
+    probe_epochs: int = 100  # 0: no linear probe; images without labels never have one
     # execution
     precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
 

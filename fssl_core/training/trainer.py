@@ -1,5 +1,11 @@
-"""What all engines do alike: keep the best model by kNN, count bytes, sum up a run, stop and go on."""
+"""What all engines do alike: keep the best model by kNN, count bytes, sum up a run, stop and go on.
 
+Images without labels can be trained on, and say nothing of how good the model is: its kNN accuracy is NaN, a summary
+has no linear probe, and the model to keep is the last one. Evaluate such a run on another data set, with the settings
+of :mod:`fssl_core.evaluation.probe_runs` or :mod:`fssl_core.evaluation.fine_tuning`.
+"""
+
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import NonFiniteLossError
+from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.ledger import Ledger
 from fssl_core.training.settings import FederationSettings
 
+WITHOUT_LABELS = {"partition": "iid", "selection": "last", "probe_every": 0}  # settings that images without them need
 SECONDS_AT_STAKE = 10.0  # an interrupt loses about as much work at most, beside what is never cut: see advance
 
 
@@ -31,9 +38,14 @@ class Trainer(ABC):
         finished: epochs or rounds done.
         metrics: a row of figures for each of them.
         best: the model with the best kNN accuracy so far: its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
+
+    Raises:
+        SettingError: the images have no labels, and the settings need them.
     """
 
     def __init__(self, settings: FederationSettings, data: Dataset, total: int) -> None:
+        if not data.labelled:
+            _check_needs_no_labels(settings, data.name)
         self.settings = settings
         self.data = data
         self.device = data.train.images.device
@@ -84,11 +96,14 @@ class Trainer(ABC):
             if save and (self.finished > finished or time.monotonic() - saved > SECONDS_AT_STAKE):
                 save(self.state_dict())
                 saved = time.monotonic()
-            shown = {name: self.metrics[-1][name] for name in ("loss", "knn_accuracy") if self.metrics}
+            names = ("loss", "knn_accuracy") if self.data.labelled else ("loss",)
+            shown = {name: self.metrics[-1][name] for name in names if self.metrics}
             progress(*self.progress, **shown)
 
     def validate(self) -> float:
-        """kNN accuracy of the model that all clients share, on the validation share of the test set."""
+        """kNN accuracy of the model that all clients share, on the validation share of the test set; NaN unlabelled."""
+        if not self.data.labelled:
+            return math.nan
         s = self.settings
         with s.autocast(self.device):
             return validation_accuracy(
@@ -133,7 +148,7 @@ class Trainer(ABC):
     def summary(self) -> dict[str, Any]:
         """The run in a few numbers: accuracies of the best model by kNN, everything else of the last epoch or round.
 
-        The linear probe uses the full test set.
+        The linear probe uses the full test set; without labels there is none, whatever ``probe_epochs`` says.
         """
         s = self.settings
         last = {name: value for name, value in self.metrics[-1].items() if name not in ("epoch", "knn_accuracy")}
@@ -146,7 +161,7 @@ class Trainer(ABC):
             "training_images": len(self.data.train),
             "official_data": self.data.official,  # False: not comparable with published numbers
         }
-        if s.probe_epochs:
+        if s.probe_epochs and self.data.labelled:
             model = self.global_model()
             model.load_state_dict(self.best["model"])
             with s.autocast(self.device):
@@ -176,3 +191,12 @@ class Trainer(ABC):
         """Continue where :meth:`state_dict` was taken."""
         self.ledger.load_state_dict(state["ledger"])
         self.finished, self.metrics, self.best = state["finished"], state["metrics"], state["best"]
+
+
+def _check_needs_no_labels(settings: FederationSettings, name: str) -> None:
+    for setting, needed in WITHOUT_LABELS.items():
+        if getattr(settings, setting, needed) != needed:
+            raise SettingError(setting, getattr(settings, setting), f"{needed!r}, because {name} has no labels")
+    if not hasattr(settings, "selection"):
+        expected = f"a data set with labels, as {type(settings).__name__} keeps the model with the best kNN accuracy"
+        raise SettingError("dataset", name, expected)

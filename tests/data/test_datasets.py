@@ -101,6 +101,16 @@ def test_real_pneumoniamnist_is_the_official_set(data_root):
     assert data.test.labels.bincount().tolist() == [234, 390]
 
 
+def test_real_pneumoniamnist_has_its_validation_split(data_root):
+    if not (data_root / "medmnist/pneumoniamnist.npz").exists():
+        pytest.skip(f"medmnist/pneumoniamnist is not in {data_root}")
+    data, whole = (load_dataset(f"medmnist/pneumoniamnist{split}") for split in (":val", ""))
+    assert data.official
+    assert data.train.labels.bincount().tolist() == [135, 389]  # as published
+    assert torch.equal(data.test.images, whole.test.images)
+    assert data.classes == whole.classes
+
+
 def test_real_cifar10_looks_like_cifar10(data_root):
     if not (data_root / "cifar-10-batches-py").exists():
         pytest.skip(f"cifar10 is not in {data_root}")
@@ -151,6 +161,64 @@ def test_medmnist_in_colour(root):
     assert np.array_equal(data.train.images.permute(0, 2, 3, 1).numpy(), images)
     assert data.train.labels.tolist() == [0, 1, 2] * 3
     assert not data.official
+
+
+def write_medmnist(root, name, train, val, test):
+    """Grey images whose first pixel says their split, and labels 0, 1, 2, ... up to each split's own number."""
+    (root / "medmnist").mkdir(exist_ok=True)
+    arrays = {}
+    for value, (split, count, classes) in enumerate((("train", *train), ("val", *val), ("test", *test))):
+        arrays[f"{split}_images"] = np.full((count, 28, 28), value, np.uint8)
+        arrays[f"{split}_labels"] = np.arange(count)[:, None] % classes
+    np.savez(root / f"medmnist/{name}.npz", **arrays)
+
+
+def test_medmnist_validation_images_take_the_place_of_the_training_images(root):
+    write_medmnist(root, "toymnist", train=(9, 3), val=(5, 2), test=(4, 2))
+    data, usual = load_dataset("medmnist/toymnist:val"), load_dataset("medmnist/toymnist")
+    assert data.train.images.unique().tolist() == [1]
+    assert data.train.labels.tolist() == [0, 1, 0, 1, 0]
+    assert data.test.images.unique().tolist() == [2]
+    assert data.classes == usual.classes == ("0", "1", "2")  # those of the training split
+    assert usual.train.images.unique().tolist() == [0]
+    assert load_dataset("medmnist/toymnist:val", image_size=14).image_size == 14
+
+
+@pytest.mark.parametrize("name", ["retinamnist", "retinamnist_64"])
+def test_medmnist_splits_are_official_by_their_numbers(root, name):
+    write_medmnist(root, name, train=(1080, 5), val=(120, 5), test=(400, 5))
+    assert load_dataset(f"medmnist/{name}").official
+    assert load_dataset(f"medmnist/{name}:val").official
+    write_medmnist(root, name, train=(1080, 5), val=(119, 5), test=(400, 5))
+    assert load_dataset(f"medmnist/{name}", image_size=27).official  # another size, so that it is read again
+    assert not load_dataset(f"medmnist/{name}:val", image_size=27).official
+
+
+def test_medmnist_counts_add_up_to_the_published_totals():
+    totals = {name: {sum(counts) for counts in known} for name, known in datasets.MEDMNIST_COUNTS.items()}
+    assert totals == {
+        "bloodmnist": {17_092},
+        "breastmnist": {780},
+        "dermamnist": {10_015},
+        "octmnist": {109_309},
+        "organamnist": {58_850, 58_830},
+        "organcmnist": {23_660, 23_583},
+        "organsmnist": {25_221, 25_211},
+        "pathmnist": {107_180},
+        "pneumoniamnist": {5_856},
+        "retinamnist": {1_600},
+        "tissuemnist": {236_386},
+    }
+
+
+def test_a_medmnist_file_without_validation_images_is_named(root):
+    (root / "medmnist").mkdir()
+    arrays = {
+        f"{split}_{part}": np.zeros((4, 1), np.uint8) for split in ("train", "test") for part in ("images", "labels")
+    }
+    np.savez(root / "medmnist/toymnist.npz", **arrays)
+    with pytest.raises(DataError, match=r"toymnist\.npz is damaged or cut short .*val_images"):
+        load_dataset("medmnist/toymnist:val")
 
 
 def test_medmnist_with_several_labels_is_refused(root):
@@ -354,8 +422,11 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monk
         load_dataset("cifar10")
     assert str(root / "cifar-10-batches-py") in str(error.value)
     assert "fssl data cifar10 --download" in str(error.value)
-    with pytest.raises(DataError, match=r"bloodmnist\.npz.*https://medmnist\.com"):
-        load_dataset("medmnist/bloodmnist")
+    for name in ("medmnist/bloodmnist", "medmnist/bloodmnist:val"):
+        with pytest.raises(
+            DataError, match=r"is not at .*bloodmnist\.npz\. Get bloodmnist\.npz from https://medmnist\.com"
+        ):
+            load_dataset(name)
     with pytest.raises(
         DataError, match=r"'cifar-10' is not at .*train/<class>.*one of: scattered-digits, digits, cifar10"
     ):
@@ -390,7 +461,8 @@ def test_inventory_lists_what_is_there(root):
     write_images(root / "broken", splits=("train",))
     table = inventory().set_index("name")
     assert list(table.index) == known_datasets()
-    assert list(table.index) == ["scattered-digits", "digits", "cifar10", "cifar100", "fashion-mnist", "broken", "pets"]
+    known = ["scattered-digits", "digits", "cifar10", "cifar100", "fashion-mnist", "coco"]
+    assert list(table.index) == [*known, "broken", "pets"]
     assert table.loc["cifar10", ["found", "train", "test", "official"]].tolist() == [True, 100, 20, False]
     assert table.loc["pets", ["train", "test"]].tolist() == [4, 4]
     assert table.loc["scattered-digits", ["train", "test", "path"]].tolist() == [4000, 1000, "embedded"]

@@ -3,11 +3,13 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from fssl_core.data import load_dataset
 from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
@@ -231,3 +233,18 @@ def test_transfer_to_images_with_other_channels_is_refused(tmp_path, monkeypatch
             save_image(torch.rand(3, 8, 8, generator=generator(0, name)), folder / "0.png")
     with pytest.raises(SettingError, match="dataset='colours' cannot be used: expected a data set with 1 channels"):
         run(ProbeSettings(pretraining=Fixed(), dataset="colours"), progress=False)
+
+
+def test_a_pretraining_on_images_without_labels_is_evaluated_on_a_named_data_set_only(runs, tmp_path, monkeypatch):
+    for number in range(2):
+        path = tmp_path / "data" / "photos" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (90 * number, 0, 0)).save(path)
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
+    photos = AveragingSettings(dataset="photos", partition="iid", selection="last")
+    for kind in (ProbeSettings, FineTuneSettings):
+        with pytest.raises(SettingError, match=r"dataset=None .*labelled data set, because photos, of"):
+            run(kind(pretraining=photos), progress=False)
+    with pytest.raises(SettingError, match="dataset='photos' cannot be used: expected a labelled data set"):
+        run(ProbeSettings(pretraining=Fixed(), dataset="photos"), progress=False)
+    assert not (runs / "pretrained.txt").exists()  # found before any training

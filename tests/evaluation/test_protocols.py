@@ -1,7 +1,11 @@
+from dataclasses import replace
+
+import pytest
 import torch
 from torch import nn
 
-from fssl_core.data import load_dataset
+from fssl_core.data import ImageSet, load_dataset
+from fssl_core.errors import DataError
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
@@ -50,3 +54,12 @@ def test_probe_passes_every_image_once_through_the_backbone():
     )
     assert accuracy == probe.accuracy
     assert torch.is_tensor(probe.weight)
+
+
+def test_images_without_labels_are_refused():
+    data = load_dataset("digits")
+    none = replace(data, train=ImageSet(data.train.images, torch.full_like(data.train.labels, -1)), classes=())
+    with pytest.raises(DataError, match="digits has no labels"):
+        validation_accuracy(Counter(), none, share=0.2, seed=3, k=5, temperature=0.1)
+    with pytest.raises(DataError, match="digits has no labels"):
+        probe_accuracy(Counter(), none, epochs=1, seed=1)

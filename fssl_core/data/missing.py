@@ -1,0 +1,21 @@
+"""Which data sets are not here: a notebook runs what it can, and says of the rest why it was not run."""
+
+from collections.abc import Iterable
+
+from fssl_core.data.datasets import EMBEDDED, _find, _how_to_get
+from fssl_core.paths import data_root
+
+
+def missing_datasets(names: Iterable[str]) -> dict[str, str]:
+    """Of data sets that are not here, what is missing and how to get it; nothing is read.
+
+    Args:
+        names: as for :func:`~fssl_core.data.datasets.load_dataset`.
+
+    Returns:
+        a sentence by name, in order.
+    """
+    root = data_root()
+    return {
+        name: _how_to_get(name, root) for name in dict.fromkeys(names) if name not in EMBEDDED and not _find(name, root)
+    }

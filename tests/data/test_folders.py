@@ -1,0 +1,184 @@
+"""Folders of images without classes, and large ones, which are decoded once."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms.v2 import functional as TF
+
+from fssl_core import notices
+from fssl_core.data import datasets, folders
+from fssl_core.data.datasets import inventory, load_dataset
+from fssl_core.errors import DataError, SettingError
+
+NUMBERS = np.random.default_rng(0)
+PLACES = ("coco/train2017", "coco/train", "coco")
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """An empty data root; runs go beside it."""
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(notices, "_seen", set())
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def write_photos(folder, count=7, suffix=".jpg"):
+    """Smooth images of unlike sizes, one of them grey."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        side = 40 + 3 * number
+        coarse = Image.fromarray(NUMBERS.integers(0, 256, (4, 4, 3), dtype=np.uint8))
+        photo = coarse.resize((side, 40), Image.Resampling.BICUBIC)
+        photo.convert("L" if number == 1 else "RGB").save(folder / f"{number:012d}{suffix}")
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_images_in_no_class_folder_are_an_unlabelled_set(root, place):
+    write_photos(root / place)
+    (root / place / "readme.txt").touch()
+    data = load_dataset("coco", image_size=16)
+    assert not data.labelled
+    assert data.classes == ()
+    assert data.train.images.shape == (7, 3, 16, 16)
+    assert data.train.images.dtype == torch.uint8
+    assert data.train.labels.tolist() == [-1] * 7
+    assert (len(data.test), data.test.images.shape[1:]) == (0, (3, 16, 16))
+    for number, image in enumerate(data.train.images):  # in the order of their names, one by one
+        pixels = TF.pil_to_tensor(Image.open(root / place / f"{number:012d}.jpg").convert("RGB"))
+        assert torch.equal(image, TF.center_crop(TF.resize(pixels, [16], antialias=True), [16, 16]))
+    assert load_dataset("coco").image_size == 64
+
+
+def test_official_coco_next_to_its_other_archives(root):
+    write_photos(root / "coco/train2017")
+    write_photos(root / "coco/val2017", 2)
+    (root / "coco/annotations").mkdir()
+    assert len(load_dataset("coco").train) == 7
+
+
+def test_what_an_unlabelled_set_says_of_itself(root):
+    write_photos(root / "holidays/train")
+    data = load_dataset("holidays")
+    values = data.train.images.double() / 255
+    torch.testing.assert_close(data.mean, values.mean((0, 2, 3)).float())
+    assert torch.equal(data.with_fewer_images(3).train.images, data.train.images[:3])
+    assert datasets.digest(data) != datasets.digest(data.with_fewer_images(3))
+    for count in (0, 8):
+        with pytest.raises(SettingError, match=f"train_images={count} .*from 1 to 7"):
+            data.with_fewer_images(count)
+
+
+def test_class_folders_win_over_images_beside_them(root):
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            write_photos(root / "pets" / split / name, 2)
+    write_photos(root / "pets/train", 3)
+    data = load_dataset("pets")
+    assert data.labelled
+    assert len(data.train) == 4
+
+
+def test_a_folder_that_is_neither_says_what_is_needed(root):
+    write_photos(root / "mixed", 2)
+    (root / "mixed/cat").mkdir()
+    (root / "file").touch()
+    (root / "nothing").mkdir()
+    for name in ("mixed", "file", "nothing"):
+        with pytest.raises(DataError, match=r"needs the folders train/<class>/.*without classes, images directly"):
+            load_dataset(name)
+
+
+def test_coco_is_official_by_its_number_of_images(root, monkeypatch, capsys):
+    write_photos(root / "coco/train2017")
+    assert not load_dataset("coco").official
+    assert "the files of coco are not the official ones (7 train and 0 test images)" in capsys.readouterr().err
+    monkeypatch.setattr(datasets, "COCO_IMAGES", 7)
+    assert load_dataset("coco", image_size=20).official  # another size, so that it is read again
+    assert capsys.readouterr().err == ""
+
+
+def test_a_missing_coco_says_how_to_get_it(root):
+    with pytest.raises(DataError) as error:
+        load_dataset("coco")
+    for part in (str(root / "coco"), "images.cocodataset.org/zips/train2017.zip (18 GB)", "train2017."):
+        assert part in str(error.value)
+    row = inventory().set_index("name").loc["coco"]
+    assert (row.found, row.path) == (False, str(root / "coco"))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_inventory_counts_unlabelled_images_without_decoding_them(root, place):
+    write_photos(root / place)
+    write_photos(root / "holidays", 4, suffix=".PNG")
+    (root / place / "000000000000.jpg").write_bytes(b"")
+    table = inventory().set_index("name")
+    assert table.index.is_unique
+    assert table.loc["coco", ["found", "train", "test", "official", "problem"]].tolist() == [True, 7, 0, False, ""]
+    assert table.loc["holidays", ["train", "test"]].tolist() == [4, 0]
+
+
+def test_a_damaged_image_is_named(root):
+    write_photos(root / "coco/train2017", 90)
+    path = root / "coco/train2017/000000000070.jpg"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(DataError, match=r"000000000070\.jpg is damaged or cut short"):
+        load_dataset("coco")
+
+
+# Large sets
+
+
+def counted(monkeypatch):
+    """Decode sets of any size once; the list of calls."""
+    calls, decode = [], folders._decode_all
+    monkeypatch.setattr(folders, "KEPT_FROM", 5)
+    monkeypatch.setattr(folders, "_decode_all", lambda paths, size: calls.append(size) or decode(paths, size))
+    return calls
+
+
+def load_again(image_size):
+    datasets._load.cache_clear()  # as in a new process
+    return load_dataset("coco", image_size=image_size).train.images
+
+
+def test_a_large_set_is_decoded_once_for_each_size(root, monkeypatch, capsys):
+    write_photos(root / "coco/train2017")
+    small = load_again(16)
+    calls = counted(monkeypatch)
+    assert torch.equal(load_again(16), small)
+    assert torch.equal(load_again(16), small)
+    assert load_again(24).shape[-1] == 24
+    assert calls == [16, 24]
+    assert "decoding 7 images" in capsys.readouterr().err
+
+
+def test_a_set_that_has_changed_is_decoded_anew(root, monkeypatch):
+    write_photos(root / "coco/train2017")
+    calls = counted(monkeypatch)
+    load_again(16)
+    write_photos(root / "coco/train2017", 8)
+    assert len(load_again(16)) == 8
+    path = root / "coco/train2017/000000000000.jpg"
+    os.utime(path, ns=(0, 0))
+    load_again(16)
+    path.rename(path.with_stem("a"))
+    load_again(16)
+    assert calls == [16] * 4
+
+
+def test_a_damaged_copy_is_replaced(root, monkeypatch):
+    write_photos(root / "coco/train2017")
+    calls = counted(monkeypatch)
+    images = load_again(16)
+    (kept,) = (root.parent / "runs/images").iterdir()
+    for content in (kept.read_bytes()[:200], b"", b"text"):
+        kept.write_bytes(content)
+        assert torch.equal(load_again(16), images)
+    assert calls == [16] * 4
+    assert torch.equal(load_again(16), images)
+    assert len(calls) == 4
