@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from fssl_core.errors import SettingError
+from fssl_core.models.client_module import CUTS, client_module, decoder, joined, modular, remaining_backbone
 from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.models.initialise import build, initialise_
@@ -14,6 +15,8 @@ from fssl_core.models.mobilenet import mobilenetv2
 from fssl_core.models.resnet import DEPTHS, resnet
 from fssl_core.models.resnet_imagenet import resnet_imagenet
 from fssl_core.models.stages import Stages, part, reshape_layer, stages
+from fssl_core.models.twin_norm import TwinNorm, needs_pairs, paired
+from fssl_core.models.vgg import vgg16
 from fssl_core.models.vit import NORM, VITS, initialise_vit_, vit
 from fssl_core.settings import check_choice, check_range
 
@@ -22,6 +25,8 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     "mobilenetv2": partial(mobilenetv2, "mobilenetv2"),
     "mobilenetv2-imagenet": partial(mobilenetv2, "mobilenetv2-imagenet", strides="imagenet"),
     "resnet18-imagenet": partial(resnet_imagenet, "resnet18-imagenet"),
+    "vgg16": partial(vgg16, "vgg16"),
+    **{f"{name}-modular": partial(modular, f"{name}-modular") for name in CUTS},
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
 
@@ -45,8 +50,8 @@ def build_backbone(
     Args:
         name: a key of ``ARCHITECTURES``.
         width: 64 for the papers' number of channels; other multiples of 4 scale it. Of a transformer, that of a head.
-        norm: ``"group"`` (4 channels per group, standardised convolutions) or ``"batch"``; of a vision transformer
-            ``"layer"``.
+        norm: ``"group"`` (4 channels per group, standardised convolutions), ``"batch"`` or ``"twin"``, for which both
+            views of an image must be in one batch; of a vision transformer ``"layer"``.
         image_size: side of an image in pixels; chooses the stem of a ResNet, and the patches of a transformer.
         channels: channels of an image.
         generator: source of the first values, on the CPU; without one, always the same values.
@@ -71,19 +76,27 @@ def build_backbone(
 
 __all__ = [
     "ARCHITECTURES",
+    "CUTS",
     "Backbone",
     "GlobalPool",
     "Projector",
     "Stages",
+    "TwinNorm",
     "build",
     "build_backbone",
     "client_elements",
+    "client_module",
     "cut",
     "cut_layers",
+    "decoder",
     "initialise_",
+    "joined",
     "latent_shape",
+    "needs_pairs",
     "norms_of",
+    "paired",
     "part",
+    "remaining_backbone",
     "reshape_layer",
     "stages",
 ]

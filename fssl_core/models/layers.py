@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fssl_core.settings import check_choice
+from fssl_core.models.twin_norm import TwinNorm
+from fssl_core.settings import check_choice, check_range
 
-NORMS = ("group", "batch")
+NORMS = ("group", "batch", "twin")
 CHANNELS_PER_GROUP = 4  # MocoSFL, Appendix A.1
 
 
@@ -106,10 +107,11 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation with four channels per group, or one group where there are fewer channels."""
+    """Group normalisation, of four channels per group unless told, or one group where there are fewer channels."""
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(max(1, channels // CHANNELS_PER_GROUP), channels)
+    def __init__(self, channels: int, channels_per_group: int = CHANNELS_PER_GROUP) -> None:
+        check_range("channels_per_group", channels_per_group, low=1)
+        super().__init__(max(1, channels // channels_per_group), channels)
 
     def forward(self, x: Tensor) -> Tensor:
         clients = self.weight.numel() // self.num_channels
@@ -142,19 +144,38 @@ class BatchNorm2d(nn.BatchNorm2d):
         )
 
 
-def norm_layer(kind: str, channels: int) -> nn.Module:
-    """The normalisation ``"group"`` or ``"batch"``. The convolution before a group norm is standardised.
+def norm_layer(
+    kind: str, channels: int, channels_per_group: int | None = None, variance: str = "pooled"
+) -> GroupNorm | BatchNorm2d | TwinNorm:
+    """The normalisation ``"group"``, ``"batch"`` or ``"twin"`` (of two views in one batch: see :class:`TwinNorm`).
+
+    Args:
+        kind: which one. The convolution before a group norm is standardised, see :func:`conv_norm`.
+        channels: of the map.
+        channels_per_group: of group and twin norm; None: 4 and 8.
+        variance: of twin norm.
 
     Raises:
-        SettingError: for another kind.
+        SettingError: for another kind, or a value that cannot be used.
     """
     check_choice("norm", kind, NORMS)
-    return GroupNorm(channels) if kind == "group" else BatchNorm2d(channels)
+    if kind == "batch":
+        return BatchNorm2d(channels)
+    grouping = {} if channels_per_group is None else {"channels_per_group": channels_per_group}
+    return GroupNorm(channels, **grouping) if kind == "group" else TwinNorm(channels, variance=variance, **grouping)
 
 
 def conv_norm(
-    norm: str, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *, groups: int = 1
+    norm: str,
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int,
+    stride: int = 1,
+    *,
+    groups: int = 1,
+    bias: bool = False,
 ) -> nn.Sequential:
-    """A convolution without bias and its normalisation: standardised filters if and only if group norm follows."""
-    conv = Conv2d(in_channels, out_channels, kernel_size, stride, groups=groups, standardize=norm == "group")
+    """A convolution and its normalisation: standardised filters if and only if group norm follows."""
+    alike = {"groups": groups, "bias": bias, "standardize": norm == "group"}
+    conv = Conv2d(in_channels, out_channels, kernel_size, stride, **alike)
     return nn.Sequential(conv, norm_layer(norm, out_channels))

@@ -13,7 +13,7 @@ def values(module: nn.Module) -> torch.Tensor:
     return torch.cat([value.flatten() for value in module.state_dict().values()])
 
 
-@pytest.mark.parametrize("norm", ["group", "batch"])
+@pytest.mark.parametrize("norm", ["group", "batch", "twin"])
 def test_values_follow_from_the_generator_and_not_from_the_global_one(norm):
     before = torch.get_rng_state()
     first, again, other = (

@@ -54,9 +54,13 @@ def assert_stacked_equals_loop(modules: list[nn.Module], images: torch.Tensor, c
         torch.testing.assert_close(state[name], buffers, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", ["group", "batch"])
 @pytest.mark.parametrize(
-    ("architecture", "training"), [("resnet10", True), ("resnet10", False), ("resnet50", True), ("mobilenetv2", True)]
+    ("architecture", "norm", "training"),
+    [
+        *((name, norm, True) for name in ("resnet10", "resnet50", "mobilenetv2") for norm in ("group", "batch")),
+        *(("resnet10", norm, False) for norm in ("group", "batch")),
+        *(("resnet10", "twin", training) for training in (True, False)),
+    ],
 )
 def test_stacked_models_equal_a_loop(architecture, norm, training):
     clients = [
@@ -138,6 +142,16 @@ def test_transposed_convolution_is_the_adjoint_of_a_convolution_and_multiplies_t
     torch.testing.assert_close((up(x) * y).sum(), (x * down).sum(), rtol=1e-12, atol=1e-12)  # <A'x, y> = <x, Ay>
 
 
+@pytest.mark.parametrize("options", [{}, {"channels_per_group": 3}])
+def test_stacked_twin_norm_has_groups_of_its_own_for_each_client(options):
+    for variance in ("pooled", "mean"):
+        norms = [norm_layer("twin", 3, variance=variance, **options).double() for _ in range(2)]
+        for key, norm in enumerate(norms):
+            for value in norm.state_dict().values():
+                value.copy_(normal(*value.shape, key=key))
+        assert_stacked_equals_loop(norms, normal(2, 4, 3, 5, 5))
+
+
 @pytest.mark.parametrize(("channels", "groups"), [(2, 1), (4, 1), (8, 2), (64, 16)])
 def test_group_norm_has_four_channels_per_group(channels, groups):
     norm = GroupNorm(channels).double()
@@ -164,13 +178,15 @@ def test_batch_norm_is_pytorchs_with_a_float_counter():
 
 
 def test_unknown_norm():
-    with pytest.raises(SettingError, match=r"norm='layer' cannot be used: expected one of group, batch\."):
+    with pytest.raises(SettingError, match=r"norm='layer' cannot be used: expected one of group, batch, twin\."):
         norm_layer("layer", 8)
 
 
-@pytest.mark.parametrize("norm", ["group", "batch"])
-def test_bf16_autocast_keeps_float32_gradients(norm):
-    layer = conv_norm(norm, 3, 8, 3)
+@pytest.mark.parametrize(
+    ("norm", "options"), [("group", {}), ("batch", {}), ("twin", {}), ("twin", {"variance": "mean"})]
+)
+def test_bf16_autocast_keeps_float32_gradients(norm, options):
+    layer = nn.Sequential(conv_norm(norm, 3, 8, 3)[0], norm_layer(norm, 8, **options))
     state = stack([layer, layer])
     x = torch.randn(2, 6, 8, 8, generator=generator(0, "test"))
     exact = functional_call(layer, state, (x,))
