@@ -4,6 +4,7 @@ from fssl_core.experiments.profiles import (
     averaging_settings,
     ldawa_probe,
     ldawa_settings,
+    lwfedssl_evaluation,
     lwfedssl_settings,
     split_settings,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "averaging_settings",
     "ldawa_probe",
     "ldawa_settings",
+    "lwfedssl_evaluation",
     "lwfedssl_settings",
     "run",
     "run_all",

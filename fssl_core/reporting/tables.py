@@ -12,17 +12,22 @@ from fssl_core.settings import check_choice
 NOT_RUN = "not run"
 MIB = 2**20  # bytes
 
+MEDICAL = ("PathMNIST", "BloodMNIST", "DermaMNIST", "OrganAMNIST", "PneumoniaMNIST")
 DATASETS = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "imagenet12": "ImageNet-12",
     "tiny-imagenet-200": "Tiny ImageNet",
+    "caltech-101": "Caltech-101",
+    "coco": "COCO",
+    **{f"medmnist/{name.lower()}{split}": name for name in MEDICAL for split in ("", ":val")},
 }
 PRINTED = {  # our name: the name in the papers' tables
     "dataset": DATASETS,
     "eval_dataset": DATASETS,
     "architecture": {f"resnet{depth}": f"ResNet-{depth}" for depth in (10, 18, 34, 50)}
-    | {"resnet18-imagenet": "ResNet-18", "vit-tiny": "ViT-Tiny"},
+    | {"resnet18-imagenet": "ResNet-18", "vit-tiny": "ViT-Tiny", "vgg16": "VGG-16-BN"}
+    | {f"{name}-modular": printed for name, printed in (("resnet18", "ResNet-18"), ("vgg16", "VGG-16-BN"))},
     "partition": {"iid": "IID", "non_iid_class": "non-IID"},
 }
 

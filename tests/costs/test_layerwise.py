@@ -2,7 +2,6 @@
 
 from math import isclose
 
-import pandas as pd
 import pytest
 from torch import nn
 
@@ -24,6 +23,7 @@ from fssl_core.federation.schedule import schedule
 from fssl_core.models import build_backbone
 from fssl_core.models.heads import MLP
 from fssl_core.reporting.reference import paper_table
+from fssl_core.reporting.resource_cells import resources_of
 
 DIGITS = {"communication": 2, "flops": 0, "communication_ratio": 2, "flops_ratio": 2}
 MISPRINT = (
@@ -44,20 +44,6 @@ TWO_HEADS = (
 )  # the head counted for each view, elsewhere once for each image
 RATIO = (6, "LW-FedSSL", "MoCoV3", 32, "representation alignment", "flops_ratio")  # 318 / 139, of rounded cells
 EXCEPTIONS = (MISPRINT, TWO_HEADS, RATIO)
-
-
-def of_row(row, **changes):
-    settings = {
-        "architecture": row.architecture,
-        "image_size": int(row.image_size),
-        "patch_size": int(getattr(row, "patch_size", 4)),
-        "stages": None if pd.isna(row.stages) else int(row.stages),
-        "rounds": int(row.rounds),
-        "batch_size": int(row.batch_size),
-        "add_on": getattr(row, "add_on", "none"),
-        "worst_case": "worst case" in row.setting,
-    }
-    return resources(row.method, row.ssl_method, **settings | changes)
 
 
 def printed():
@@ -85,9 +71,9 @@ def value(ours, metric):
 
 @pytest.mark.parametrize(("row", "base", "key"), printed())
 def test_printed_cells_come_out_to_the_last_digit(row, base, key):
-    ours = value(of_row(row), row.metric)
+    ours = value(resources_of(row), row.metric)
     if row.metric.endswith("ratio"):
-        ours /= value(of_row(base), row.metric)
+        ours /= value(resources_of(base), row.metric)
     assert (round(ours, DIGITS[row.metric]) == row.value) == (key not in EXCEPTIONS)
 
 

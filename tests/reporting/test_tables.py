@@ -74,9 +74,9 @@ def test_runs_and_printed_cells_get_the_same_names():
     cells = as_printed(paper_table("mocosfl", "table1"))
     assert run == ["MocoSFL-1", "CIFAR-10", "non-IID", 20]
     assert (cells[CELL] == run).all(axis=1).sum() == 1
-    assert as_printed(pd.DataFrame({"architecture": ["resnet50", "vgg16"]}))["architecture"].tolist() == [
+    assert as_printed(pd.DataFrame({"architecture": ["resnet50", "my-net"]}))["architecture"].tolist() == [
         "ResNet-50",
-        "vgg16",
+        "my-net",
     ]
     assert as_printed(as_printed(RUNS)).equals(as_printed(RUNS))
     assert set(RUNS["method"]) == {"MocoSFL"}  # the argument is left alone
