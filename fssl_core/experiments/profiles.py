@@ -92,6 +92,8 @@ _SMALL_HEADS: dict[str, dict[str, Any]] = {
     "moco-v2": {"projector": (128, 64), "queue_size": 1000},
     "byol": {"projector": (128, 64), "predictor": (128, 64)},
     "simclr": {"projector": (64,)},
+    "fedca": {"projector": (64,)},
+    "orchestra": {"projector": (128, 64), "local_clusters": 8, "global_clusters": 16, "memory_size": 64},
     "barlow-twins": {"projector": (64,)},
     "simsiam": {"projector": (128, 64), "predictor": (32, 64)},
     "moco-v3": {"projector": (128, 64), "predictor": (128, 64)},
@@ -215,6 +217,7 @@ _LWFEDSSL_METHODS: dict[str, dict[str, Any]] = {  # by the name in the tables, w
     **{f"Fed{name}": {"scheme": "end-to-end"} for name in _LWFEDSSL_HEADS},
     "FedU": {"scheme": "end-to-end", **METHODS["FedU"]},
     "FedEMA": {"scheme": "end-to-end", **METHODS["FedEMA"]},
+    "FedCA": {"scheme": "end-to-end"},  # SimCLR with a dictionary
     **{name: {"scheme": "end-to-end", "clients": 1} for name in _LWFEDSSL_HEADS},  # all images in one place
 }
 # Small transformers learn nothing from these images in minutes, whatever the objective; a ResNet does, with SimCLR
@@ -254,7 +257,7 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
     Args:
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
         method: ``"LW-FedSSL"``, ``"Prog-FedSSL"``, ``"FedMoCoV3"``, ``"FedBYOL"``, ``"FedSimCLR"``, ``"FedU"``,
-            ``"FedEMA"``; or the name of an SSL method: trained on all images in one place.
+            ``"FedEMA"``, ``"FedCA"``; or the name of an SSL method: trained on all images in one place.
         ssl_method: ``"MoCoV3"``, ``"BYOL"`` or ``"SimCLR"``.
         **values: settings that replace the profile's; ``objective`` may be a dict of the SSL method's own settings.
 
@@ -265,8 +268,9 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
     check_choice("profile", profile, PROFILES)
     check_choice("method", method, _LWFEDSSL_METHODS)
     check_choice("ssl_method", ssl_method, _LWFEDSSL_HEADS)
-    if method.removeprefix("Fed") in _LWFEDSSL_HEADS and method.removeprefix("Fed") != ssl_method:
-        raise SettingError("ssl_method", ssl_method, f"{method.removeprefix('Fed')!r} for {method}")
+    needed = "SimCLR" if method == "FedCA" else method.removeprefix("Fed")
+    if needed in _LWFEDSSL_HEADS and needed != ssl_method:
+        raise SettingError("ssl_method", ssl_method, f"{needed!r} for {method}")
     own, chosen = _LWFEDSSL_HEADS[ssl_method], {"dataset": "coco"}
     if profile in _LWFEDSSL_SMALL:
         chosen = _LWFEDSSL_SMALL[profile]
@@ -279,6 +283,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
     if "batch" in values:  # the rate is proportional to it (Section 4.1)
         batch, rate = (chosen.get(name, getattr(LayerwiseSettings, name)) for name in ("batch", "learning_rate"))
         chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
+    if method == "FedCA":
+        own = own | {"name": "fedca"}
     wanted = own | values.pop("objective", {})
     objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _LWFEDSSL_METHODS[method] | values))

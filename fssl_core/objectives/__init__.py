@@ -3,8 +3,10 @@
 from fssl_core.objectives.barlow_twins import BarlowTwins
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel
 from fssl_core.objectives.byol import BYOL
+from fssl_core.objectives.fedca import FedCA
 from fssl_core.objectives.moco import MoCoV2
 from fssl_core.objectives.moco_v3 import MoCoV3
+from fssl_core.objectives.orchestra import Orchestra
 from fssl_core.objectives.simclr import SimCLR
 from fssl_core.objectives.simsiam import SimSiam
 from fssl_core.objectives.supervised import Supervised
@@ -16,6 +18,8 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "barlow-twins": BarlowTwins,
     "simsiam": SimSiam,
     "moco-v3": MoCoV3,
+    "fedca": FedCA,
+    "orchestra": Orchestra,
     "supervised": Supervised,
 }
 
@@ -23,10 +27,12 @@ __all__ = [
     "BYOL",
     "OBJECTIVES",
     "BarlowTwins",
+    "FedCA",
     "Learner",
     "MoCoV2",
     "MoCoV3",
     "Objective",
+    "Orchestra",
     "SelfSupervisedModel",
     "SimCLR",
     "SimSiam",

@@ -15,6 +15,7 @@ the diagonal, and its gradient is finite. A column of variance 1 changes by a fa
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -83,6 +84,7 @@ class BarlowTwins(Objective):
         redundancy_weight: of :func:`barlow_twins_loss`.
     """
 
+    pairs: ClassVar[bool] = True
     name: str = "barlow-twins"
     projector: tuple[int, ...] = (128,)
     redundancy_weight: float = 0.005  # lambda of L-DAWA's code and of Barlow Twins, Section 2.2

@@ -2,10 +2,15 @@
 
 An objective is a value (:class:`Objective`, frozen settings); at work on one client's model it is a :class:`Learner`.
 A file of its own holds each method: its loss, its defaults, its target branch if it has one.
+
+Some methods exchange more than the model. Where :attr:`Objective.shares` is set, a client that has trained sends its
+:meth:`Learner.contribution`, the server makes something for everybody of them (:meth:`Objective.pool`), and a client
+gets that before it trains (:meth:`Learner.receive`). The engine carries it, and counts its bytes.
 """
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.models import Backbone, GlobalPool
+from fssl_core.models import Backbone, GlobalPool, needs_pairs
 from fssl_core.models.heads import MLP, OUTPUT_NORMS
 from fssl_core.settings import Settings, check_choice, check_range
 
@@ -64,6 +70,8 @@ class Objective(Settings):
 
     has_target: ClassVar[bool] = False  # a second encoder and projector that follow the first ones
     supervised: ClassVar[bool] = False  # the loss needs labels: see Learner.loss
+    pairs: ClassVar[bool] = False  # a model sees both views in one batch where it needs to: see Learner.outputs
+    shares: ClassVar[bool] = False  # clients exchange something made of their images beside the model: see pool
     # A method may make a setting of these. Were they settings of all methods, stored runs would change their names.
     output_norm: ClassVar[str] = "none"  # batch norm at the projector's end: "none", "affine", "plain"; see MLP
     output_bias: ClassVar[bool] = True  # the heads' last layers have a bias where no batch norm follows
@@ -104,6 +112,35 @@ class Objective(Settings):
         """The objective at work on a model: matrices of one row each, ``online`` with room for gradients."""
         raise NotImplementedError
 
+    def pool(
+        self, contributions: dict[int, dict[str, Tensor]], before: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """What the server makes of the contributions of a round for the clients of the next one.
+
+        Args:
+            contributions: by client, ascending; empty before the first round.
+            before: what it had made for this round; empty before the first.
+            generator: for what is random in it.
+
+        Returns:
+            tensors by name; none: clients receive nothing.
+        """
+        return {}
+
+    def public(self, settings: Settings, data: Dataset, run: Any) -> tuple[Tensor, Tensor] | None:
+        """Images that every client has, and the representations that clients learn to give them; None: no such.
+
+        Args:
+            settings: of the federation.
+            data: its images.
+            run: gives access to runs that this one builds on; None where there is no such access.
+
+        Returns:
+            images ``[P, C, H, W]``, normalised as those of ``data``, and representations ``[P, D]``, which a client
+            receives once.
+        """
+        return None
+
 
 class Learner(ABC):
     """An objective at work on one model. One learner serves all clients in turn: see :meth:`load_state_dict`.
@@ -119,6 +156,7 @@ class Learner(ABC):
         self._online, self._target = online, target
         self.online = online.module()
         self.target = None if target is None else target.module()
+        self._pairs = needs_pairs(self.online)
 
     @abstractmethod
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -131,13 +169,19 @@ class Learner(ABC):
         """
 
     def outputs(self, views: Tensor) -> list[Tensor]:
-        """The online model's output of each view, ``[B, D]``: view by view, as batch norm must not mix them."""
-        return [self.online(view) for view in views]
+        """The online model's output of each view, ``[B, D]``: view by view, as batch norm must not mix them.
+
+        Twin norm needs both views in one batch. Batch norm behind it then sees both, too, as in SimCLR's own code.
+        """
+        return self._each(self.online, views)
 
     @torch.no_grad()
     def targets(self, views: Tensor) -> list[Tensor]:
         """The target branch's embedding of each view, ``[B, D]``, without gradient."""
-        return [self.target(view) for view in views]
+        return self._each(self.target, views)
+
+    def _each(self, model: nn.Module, views: Tensor) -> list[Tensor]:
+        return list(model(views.flatten(0, 1)).chunk(2)) if self._pairs else [model(view) for view in views]
 
     def after_step(self) -> None:  # noqa: B027  (most have nothing to do)
         """Called when the optimiser has moved the online model."""
@@ -157,3 +201,21 @@ class Learner(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027
         """Go on as the client that this is the state of."""
+
+    def receive(self, pooled: dict[str, Tensor], client: int) -> None:  # noqa: B027
+        """Take over what :meth:`Objective.pool` made, as the client of this number, before its local training."""
+
+    def align(self, images: Tensor, representations: Tensor) -> None:  # noqa: B027
+        """Take over what :meth:`Objective.public` gave, images as the model in training sees them."""
+
+    def contribution(self, batches: Iterable[Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        """What the client sends beside its model when it has trained; called without gradients.
+
+        Args:
+            batches: of the last local epoch, as :meth:`loss` had them; made when they are asked for.
+            generator: for what is random in it.
+
+        Returns:
+            tensors by name, in the precision of the model.
+        """
+        return {}

@@ -29,6 +29,7 @@ class BYOL(Objective):
         output_bias: the heads' last layers have a bias where no batch norm follows.
     """
 
+    pairs: ClassVar[bool] = True
     has_target: ClassVar[bool] = True
 
     name: str = "byol"

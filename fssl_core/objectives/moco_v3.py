@@ -48,6 +48,7 @@ class MoCoV3(Objective):
         temperature: of :func:`in_batch_info_nce`.
     """
 
+    pairs: ClassVar[bool] = True
     has_target: ClassVar[bool] = True
     output_bias: ClassVar[bool] = False
 

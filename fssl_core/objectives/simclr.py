@@ -9,6 +9,7 @@ only one of them at a time.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,7 @@ class SimCLR(Objective):
         loss: likewise.
     """
 
+    pairs: ClassVar[bool] = True
     name: str = "simclr"
     projector: tuple[int, ...] = (128,)
     output_norm: str = "none"

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from fssl_core.errors import SettingError
 from fssl_core.models.initialise import build
-from fssl_core.models.layers import NORMS, Conv2d, ConvTranspose2d, conv_norm, norm_layer
+from fssl_core.models.layers import Conv2d, ConvTranspose2d, conv_norm, norm_layer
 from fssl_core.models.resnet import shortcut
 from fssl_core.settings import check_choice
 
@@ -102,7 +102,7 @@ def build_decoder(
         SettingError: for an unknown name or norm, or where the latent cannot be doubled to the image's size.
     """
     residual, blocks, channels = DecoderName.parse(name)
-    check_choice("norm", norm, NORMS)
+    check_choice("norm", norm, ("group", "batch"))  # an attacker has no twins
     doublings = upsamplings(latent_shape, image_shape)
 
     def block(in_channels: int) -> list[nn.Module]:

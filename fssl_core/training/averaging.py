@@ -9,8 +9,9 @@ baseline of the split methods. In each round
 2. each trains it for ``local_epochs`` passes over its own images,
 3. the server makes the new global model of theirs by a rule of :mod:`fssl_core.federation.aggregation`.
 
-What else a client has, its target branch and its queue of keys, stays with the client. Training on all images in one
-place is the same with one client.
+What else a client has, its target branch and its queue of keys, stays with the client; what some objectives exchange
+beside the model is said in :mod:`fssl_core.objectives.base`. Training on all images in one place is the same with one
+client.
 
 Clients train one after the other: with local batches of ordinary size, running them in one call does not pay.
 """
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.classifier import classifier_accuracy
 from fssl_core.evaluation.protocols import probe_accuracy
 from fssl_core.federation.aggregation import LAYERS, RULES, Layers, Round, combine, weights
 from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
@@ -126,6 +128,10 @@ class AveragingSettings(FederationSettings):
             check_range("clients_per_round", self.clients_per_round, 1, self.clients)
 
     @property
+    def pairs(self) -> bool:
+        return getattr(self.objective, "pairs", False)  # what is no objective is refused by name
+
+    @property
     def sampled(self) -> int:
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
@@ -152,7 +158,7 @@ class AveragingSettings(FederationSettings):
         return self.sgd(worker, velocity)
 
     def trainer(self, data: Dataset, run) -> "AveragingTrainer":
-        return AveragingTrainer(self, data)
+        return AveragingTrainer(self, data, run)
 
     def trained_backbone(self, run, data: Dataset) -> nn.Module:
         """The encoder that a finished run left, in evaluation mode: normalised images to features."""
@@ -165,14 +171,17 @@ class AveragingTrainer(Trainer):
     Args:
         settings: what to do.
         data: images, normally ``settings.load_data(device)``.
+        run: gives access to runs that this one builds on; few objectives need it.
 
     Attributes:
         shared: the global model, a matrix of one row.
         trained: what the clients of this round have sent so far, a row each.
+        contributions: by client, what they have sent beside it: see :meth:`Learner.contribution`.
+        pooled: what the server has made of those of the last round.
         models: states of the global model that were kept on the way, the first one untrained.
     """
 
-    def __init__(self, settings: AveragingSettings, data: Dataset) -> None:
+    def __init__(self, settings: AveragingSettings, data: Dataset, run: Any = None) -> None:
         super().__init__(settings, data, settings.rounds)
         s = settings
         self.parts = s.divide(data)
@@ -192,6 +201,9 @@ class AveragingTrainer(Trainer):
         self.skipped: Tensor | None = None  # layers that were not exchanged at the end of the last round, bool [L]
         self.moved: Tensor | None = None  # how far clients' layers were from the global ones, [L]
         self.layer_rows: list[dict[str, Any]] = []
+        self.contributions: dict[int, dict[str, Tensor]] = {}
+        self.pooled = s.objective.pool({}, {}, generator(s.seed, "pool", 0))
+        self.public = s.objective.public(s, data, run)
         self.models = [self._state_on_cpu()] if s.keep_every else []
 
     def begin(self, model: SelfSupervisedModel) -> None:
@@ -249,6 +261,7 @@ class AveragingTrainer(Trainer):
         cosine = done.model_cosines.mean().item()  # mu_delta of L-DAWA's Fig. 4
         norm = torch.linalg.vector_norm(self.shared.weights).item()
         self._log_layers(done)
+        self._pool()
         self.record({**means, "divergence": distances.sum().item(), "cosine": cosine, "model_norm": norm})
 
     def _make_room(self, clients: int) -> None:
@@ -296,16 +309,9 @@ class AveragingTrainer(Trainer):
 
     def step(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """One optimiser step of the client that is training, on what :meth:`batches` gave."""
-        s, train = self.settings, self.data.train
-        images = train.images[rows]
-        if s.objective.supervised:
-            views, labels = self.augment(images, draws[:, 0])[None], (train.labels[rows],)
-        elif self.augment_second == self.augment:  # both in one call
-            views, labels = self.augment.two_views(images[None], draws[None])[0], ()
-        else:
-            views = torch.stack([self.augment(images, draws[:, 0]), self.augment_second(images, draws[:, 1])])
-            labels = ()
-        views = self.data.normalise(views, s.dtype)  # [views, B, C, H, W]
+        s = self.settings
+        views = self.views(rows, draws)
+        labels = (self.data.train.labels[rows],) if s.objective.supervised else ()
         with s.autocast(self.device):
             loss, figures = self.loss(self.features(views), *labels)
         loss.backward()
@@ -315,6 +321,17 @@ class AveragingTrainer(Trainer):
         self.optimizer.zero_grad(set_to_none=False)  # the module's gradients are views of this buffer
         self.learner.after_step()
         return loss.detach(), figures
+
+    def views(self, rows: Tensor, draws: Tensor) -> Tensor:
+        """Normalised views ``[views, B, C, H, W]`` of what :meth:`batches` gave."""
+        s, images = self.settings, self.data.train.images[rows]
+        if s.objective.supervised:
+            views = self.augment(images, draws[:, 0])[None]
+        elif self.augment_second == self.augment:  # both in one call
+            views = self.augment.two_views(images[None], draws[None])[0]
+        else:
+            views = torch.stack([self.augment(images, draws[:, 0]), self.augment_second(images, draws[:, 1])])
+        return self.data.normalise(views, s.dtype)
 
     def features(self, views: Tensor) -> Tensor:
         """What the model in training sees of the views ``[views, B, C, H, W]``: here themselves."""
@@ -340,8 +357,12 @@ class AveragingTrainer(Trainer):
         if s.client_update.watches:  # another read of all models
             moved = this.distances.mean(0)
             self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
-        combine(self.weights(this, sampled), this, self.shared, self.skipped)
+        self.combine(self.weights(this, sampled), this)
         return this
+
+    def combine(self, beta: Tensor, this: Round) -> None:
+        """Write the new global model."""
+        combine(beta, this, self.shared, self.skipped)
 
     def weights(self, this: Round, sampled: Tensor) -> Tensor:
         """The table ``beta[client, layer]`` of this round."""
@@ -369,6 +390,7 @@ class AveragingTrainer(Trainer):
         else:
             self.velocity.weights.zero_()
         self.learner.load_state_dict(memory["objective"])
+        self._receive(client, newcomer)
 
     def downloads(self, client: int) -> Iterator[Tensor]:
         """What the client receives before it trains, tensors ``[1, ...]``."""
@@ -401,10 +423,47 @@ class AveragingTrainer(Trainer):
             if kept[layer] > 0:
                 block.lerp_(own.blocks[name], kept[layer].item())
 
+    def _receive(self, client: int, newcomer: bool) -> None:
+        """The client gets what clients exchange beside the model."""
+        s = self.settings
+        if s.objective.shares:
+            self.learner.receive(self._exchange(self.pooled, "down", client), client)
+        if self.public is not None:
+            images, representations = self.public
+            if newcomer:
+                self._exchange({"representations": representations}, "down", client)
+            with s.autocast(self.device):
+                self.learner.align(self.features(images[None])[0], representations)
+
+    @torch.no_grad()
+    def _contribute(self, client: int) -> None:
+        """The client sends what it has made of its images of the last local epoch."""
+        s = self.settings
+        if not s.objective.shares:
+            return
+        seen = self.batches(client, (self.finished + 1) * s.local_epochs - 1)
+        with s.autocast(self.device):
+            inputs = (self.features(self.views(*batch)) for batch in seen)
+            made = self.learner.contribution(inputs, generator(s.seed, "contribution", self.finished, client))
+        self.contributions[client] = self._exchange(made, "up", client)
+
+    def _exchange(self, values: dict[str, Tensor], direction: str, client: int) -> dict[str, Tensor]:
+        me = torch.tensor([client])
+        return {name: self.ledger.send(value[None], "features", direction, me)[0] for name, value in values.items()}
+
+    def _pool(self) -> None:
+        """The server makes of what clients sent what those of the next round receive."""
+        s = self.settings
+        if s.objective.shares:
+            ordered = dict(sorted(self.contributions.items()))
+            self.pooled = s.objective.pool(ordered, self.pooled, generator(s.seed, "pool", self.finished + 1))
+            self.contributions = {}
+
     def _finish(self, place: int, client: int) -> None:
-        """The client sends its model, and remembers the rest."""
+        """The client sends its model and what else it exchanges, and remembers the rest."""
         for block in self.uploads(client):
             self.ledger.send(block, "parameters", "up", torch.tensor([client]))
+        self._contribute(client)
         self.worker.put(self.trained, [place])
         for matrix, own in ((self.worker, self.own), (self.target, self.targets), (self.velocity, self.velocities)):
             if own is not None:
@@ -454,7 +513,14 @@ class AveragingTrainer(Trainer):
         return model.encoder
 
     def summary(self) -> dict[str, Any]:
-        return {"method": self.settings.method, **super().summary()}
+        """In addition the method's name and, of a supervised objective, ``test_accuracy`` of its own classifier."""
+        result = {"method": self.settings.method, **super().summary()}
+        if self.settings.objective.supervised:
+            model = self.global_model()
+            model.load_state_dict(self.best["model"])
+            with self.settings.autocast(self.device):
+                result["test_accuracy"] = classifier_accuracy(model, self.data)
+        return result
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """In addition ``layers``: by round and layer, norm of the global model and mean cosine of the clients to it."""
@@ -475,6 +541,7 @@ class AveragingTrainer(Trainer):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next client depends on."""
+        exchanged = {"contributions": self.contributions, "pooled": self.pooled}
         return super().state_dict() | {
             "matrices": [matrix.all_rows() for matrix in self._kept],
             "memory": self.memory,
@@ -484,6 +551,7 @@ class AveragingTrainer(Trainer):
             "moved": self.moved,
             "layer_rows": self.layer_rows,
             "models": self.models,
+            **(exchanged if self.settings.objective.shares else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -498,6 +566,12 @@ class AveragingTrainer(Trainer):
         )
         for name in ("memory", "rows", "layer_rows", "models"):
             setattr(self, name, state[name])
+        if self.settings.objective.shares:
+            self.pooled = self._here(state["pooled"])
+            self.contributions = {client: self._here(sent) for client, sent in state["contributions"].items()}
+
+    def _here(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: value.to(self.device) for name, value in values.items()}
 
 
 def _target_state(model: ClientMatrix) -> dict[str, Tensor]:

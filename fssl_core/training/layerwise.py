@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
@@ -33,6 +32,7 @@ from fssl_core.federation.schedule import KINDS, Stage, by_round
 from fssl_core.federation.schedule import schedule as stages_of
 from fssl_core.models import GlobalPool, part, reshape_layer, stages
 from fssl_core.objectives import MoCoV3, Objective, SelfSupervisedModel
+from fssl_core.objectives.moon import moon_loss
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
@@ -96,6 +96,10 @@ class LayerwiseSettings(AveragingSettings):
         for name, allowed in needed.items():
             check_choice(name, getattr(self, name), allowed)
 
+    @property
+    def pairs(self) -> bool:
+        return self.scheme == "end-to-end" and super().pairs  # a frozen layer normalises each view alone
+
     def plan(self, layers: int) -> list[Stage]:
         """The stage of every round, of an encoder with so many layers."""
         plan = stages_of(
@@ -135,15 +139,6 @@ class LayerStack(nn.Sequential):
             if name not in self.left_out:
                 x = unit(x)
         return x
-
-
-def moon_loss(z: Tensor, z_global: Tensor, z_previous: Tensor, temperature: float) -> Tensor:
-    """Representation alignment: near to the global model's embedding, far from that of one's own last model.
-
-    Li et al., "Model-contrastive federated learning", CVPR 2021, Eq. 3: ``[B, D]`` each to a scalar in nats.
-    """
-    similarities = [F.cosine_similarity(z, other.detach(), dim=1) / temperature for other in (z_global, z_previous)]
-    return F.cross_entropy(torch.stack(similarities, 1), torch.zeros(len(z), dtype=torch.int64, device=z.device))
 
 
 class LayerwiseTrainer(AveragingTrainer):
@@ -206,7 +201,7 @@ class LayerwiseTrainer(AveragingTrainer):
             stack.left_out = self.left_out
         super()._start(client)
         memory = self.memory[client]
-        memory["held"] = self.stage.frozen.stop
+        memory["held"] = sorted({*memory.get("held", []), *self._used()})
         if self.settings.optimizer == "adamw":
             self.optimizer.state.clear()
         if self.previous is not None:
@@ -215,6 +210,8 @@ class LayerwiseTrainer(AveragingTrainer):
             else:  # no model of its own in this stage yet
                 mine = self.shared.row_module(0)
             self.references = [copy.deepcopy(model) for model in (self.shared.row_module(0), mine)]
+            for model in self.references:
+                model.encoder[0].left_out = self.left_out
 
     def features(self, views: Tensor) -> Tensor:
         if not self.stage.frozen:
@@ -256,11 +253,15 @@ class LayerwiseTrainer(AveragingTrainer):
         """The part in training, and of the frozen one what the client does not hold yet, or all of it."""
         yield from self._sent(self.shared, whole=self.stage.whole_down)
         whole = self.settings.worst_case
-        held = 0 if whole else self.memory[client].get("held", 0)
-        for unit in self._names(range(held, self.stage.frozen.stop)):
+        held = [] if whole else self.memory[client].get("held", [])
+        for unit in self._used():
             for name, value in getattr(self.frozen, unit).state_dict().items():
-                if unit not in self.left_out and (whole or name != "positions"):
+                if unit not in held and (whole or name != "positions"):
                     yield value[None]
+
+    def _used(self) -> list[str]:
+        """Frozen units that the client of this round runs."""
+        return [name for name in self._names(self.stage.frozen) if name not in self.left_out]
 
     def uploads(self, client: int) -> Iterator[Tensor]:
         return self._sent(self.worker, whole=self.stage.whole_up)

@@ -47,9 +47,15 @@ class FederationSettings(Settings):
     # execution
     precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
 
+    @property
+    def pairs(self) -> bool:
+        """Whether a model in training sees both views of its images in one batch where it needs to: for twin norm."""
+        return False
+
     def check(self) -> None:
         check_choice("architecture", self.architecture, ARCHITECTURES)
-        check_choice("norm", self.norm, norms_of(self.architecture))
+        norms = [norm for norm in norms_of(self.architecture) if norm != "twin" or self.pairs]
+        check_choice("norm", self.norm, norms)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         check_choice("precision", self.precision, PRECISIONS)
         for name in ("clients", "width", "knn_k"):

@@ -15,6 +15,8 @@ SMALL = {
     "barlow-twins": {"projector": (16,)},
     "simsiam": HEADS,
     "moco-v3": HEADS,
+    "fedca": {"projector": (16,)},
+    "orchestra": {"projector": (24, 16), "local_clusters": 4, "global_clusters": 6, "memory_size": 16},
     "supervised": {"classes": 4},
 }
 
@@ -34,6 +36,8 @@ class Client:
         target = objective.build_target(self.model)
         self.target = None if target is None else ClientMatrix(target, 1)
         self.learner = objective.learner(self.online, self.target)
+        if objective.shares:  # as before the first round
+            self.learner.receive(objective.pool({}, {}, generator(0, "pool")), 0)
 
     def loss(self, views: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss of some views; a supervised one with the labels 0, 1, 2, 3, 0, 1, ..."""

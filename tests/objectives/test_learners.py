@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from fssl_core.errors import SettingError
-from fssl_core.objectives import OBJECTIVES
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.models import build_backbone
+from fssl_core.objectives import OBJECTIVES, MoCoV2, MoCoV3, SimCLR
+from fssl_core.random import generator
+from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.layerwise import LayerwiseSettings
+from fssl_core.training.split import SplitSettings
 from tests.objectives.learners import Client, small, two_views
 
 NAMES = list(OBJECTIVES)
@@ -52,7 +58,7 @@ def test_training_lowers_the_loss_and_can_be_repeated_to_the_bit(name):
     assert losses[-1] < losses[0] - 0.3 * abs(losses[0])
 
 
-@pytest.mark.parametrize("name", ["byol", "moco-v3"])
+@pytest.mark.parametrize("name", ["byol", "moco-v3", "orchestra"])
 def test_target_follows_after_the_step_by_the_decay(name):
     client = Client(small(name, ema_decay=0.9))
     before = client.target.weights.clone()
@@ -62,7 +68,7 @@ def test_target_follows_after_the_step_by_the_decay(name):
     assert not torch.equal(client.target.weights, before)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "supervised"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("supervised", "orchestra")])  # one, three
 def test_views_go_through_the_model_one_at_a_time(name):
     """Batch norm's statistics are those of one view after the other, not of both together."""
     client, views = Client(small(name)), two_views()
@@ -96,3 +102,33 @@ def test_views_go_through_the_model_one_at_a_time(name):
 def test_a_wrong_setting_is_named(name, values, message):
     with pytest.raises(SettingError, match=message):
         OBJECTIVES[name](**values)
+
+
+@pytest.mark.parametrize("objective", [SimCLR(projector=(4,)), MoCoV3(projector=(8, 4), predictor=(8, 4))])
+def test_twin_norm_sees_both_views_in_one_batch(objective):
+    backbone = build_backbone("resnet10", width=4, norm="twin", image_size=16, generator=generator(0, "twins"))
+    model = objective.build_model(backbone, generator(0, "heads"))
+    target = objective.build_target(model)
+    learner = objective.learner(ClientMatrix(model, 1), None if target is None else ClientMatrix(target, 1))
+    views = torch.randn(2, 3, 3, 16, 16, generator=generator(0, "views"))
+    together = model(views.flatten(0, 1)).chunk(2)
+    for ours, expected in zip(learner.outputs(views), together, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+    assert torch.isfinite(learner.loss(views)[0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        AveragingSettings(objective=SimCLR()),
+        LayerwiseSettings(objective=SimCLR(), scheme="end-to-end", architecture="resnet10", norm="batch"),
+    ],
+)
+def test_twin_norm_is_refused_where_views_come_apart(settings):
+    assert settings.changed(norm="twin").norm == "twin"
+    with pytest.raises(SettingError, match="norm"):
+        settings.changed(norm="twin", objective=MoCoV2())
+    with pytest.raises(SettingError, match="norm"):
+        SplitSettings(norm="twin")
+    with pytest.raises(SettingError, match="norm"):
+        LayerwiseSettings(objective=SimCLR(), architecture="resnet10", norm="twin")

@@ -11,7 +11,7 @@ from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import MoCoV3, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer, moon_loss
+from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
 from tests.training.test_split import tiny_data
 
 HEADS = {"projector": (16, 8), "predictor": (16, 8)}
@@ -229,12 +229,6 @@ def test_representation_alignment_starts_at_log_two_and_knows_the_last_model():
     assert abs(alignments[1] - math.log(2)) > 1e-6
     plain = trained(tiny(), rounds=2)
     assert trainer.metrics[1]["loss"] != pytest.approx(plain.metrics[1]["loss"] + alignments[1])
-
-
-def test_moon_loss_in_closed_form():
-    z = torch.tensor([[1.0, 0.0]])
-    loss = moon_loss(z, torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 3.0]]), 0.5)
-    assert loss.item() == pytest.approx(math.log(1 + math.exp(-2)))
 
 
 def test_clients_drop_out_and_a_round_keeps_at_least_one():

@@ -1,0 +1,189 @@
+"""FedCA: SimCLR whose negatives are also projections of other clients' images, and an alignment model.
+
+Zhang et al., "Federated Unsupervised Representation Learning", arXiv:2010.08982: the dictionary module and the
+alignment module. A baseline of LW-FedSSL (Tun et al., arXiv:2401.11647, Table 2), whose resources say more about the
+first than its text: see ``reference/accounting_conventions.md``, Section 1.2.
+
+Dictionary. After local training a client sends a projection of each image that its last epoch saw; the union of what
+all clients of a round sent goes to those of the next one, in all rounds but the first. With z the unit embeddings of
+both views of a batch and d the entries of the other clients, the loss of the pair (i, j) is
+
+    -log exp(z_i z_j / tau) / (sum_{k != i} exp(z_i z_k / tau) + sum_d exp(z_i d / tau))
+
+Alignment. A model that was trained without labels on public images pulls: the loss has in addition
+``alignment_weight`` times the mean of ``|f(x) - f_align(x)|`` over a batch of public images, f being encoders.
+
+How it differs, and what is open. The text of FedCA is not among those that this project reproduces; it is followed in
+its public description, and its temperature and weight of the alignment could not be checked.
+
+- An entry is the unit mean of the projections of an image's two views by the trained model in evaluation mode: one
+  vector and two passes through the encoder, which is what the traffic and the GFLOPs that LW-FedSSL prints come to.
+  All entries are used in every step: 0.48 GB for a float32 table of the similarities of 1,024 views with 117,760
+  entries, where the peak memory printed for FedCA is 1.98 GB above that of FedSimCLR.
+- A client receives its own entries, as the traffic says, but leaves them out: the last projection of an image would
+  be the nearest of the negatives of its next one.
+- With partial participation the dictionary is that of the clients of the last round.
+- Neither LW-FedSSL's text nor its numbers say that it had an alignment model, and on which images: the default has
+  none. With one, clients hold the public images already and receive their representations by the alignment model
+  once, instead of the model. The images are not augmented, and every client goes through them in the same order.
+- As in :mod:`fssl_core.objectives.simclr`, the views go through the model one after the other.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.devices import repeatable_kernels
+from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.objectives.base import Learner, Objective, classify
+from fssl_core.settings import Settings, check_choice, check_range
+
+PUBLIC_BATCH = 256  # images a forward pass of the alignment model
+
+
+def dictionary_nt_xent(first: Tensor, second: Tensor, dictionary: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """NT-Xent with further negatives, averaged over the batch.
+
+    Args:
+        first, second: embeddings of the two views, ``[B, D]``; they need not be unit vectors.
+        dictionary: unit vectors, negatives of all of them, ``[K, D]``; may be empty: then this is NT-Xent.
+        temperature: tau, above 0.
+
+    Returns:
+        the mean loss in nats, and the contrastive accuracy: the fraction of the 2B embeddings that are closer to the
+        other view of their image than to every other embedding and every entry.
+    """
+    z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
+    positives = torch.arange(len(z), device=z.device).roll(len(first))
+    own = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    inside = (z @ z.T / temperature).masked_fill(own, -torch.inf)
+    return classify(torch.cat([inside, z @ dictionary.T / temperature], dim=1), positives)  # [2B, 2B + K]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedCA(Objective):
+    """Settings of FedCA.
+
+    Args:
+        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``; LW-FedSSL's heads have
+            the last.
+        temperature: of :func:`dictionary_nt_xent`.
+        alignment_model: a run on public images, for example ``AveragingSettings(dataset="cifar100",
+            train_images=5000, clients=1, objective=SimCLR(), ...)``, whose encoder is like that of the federation;
+            None: no alignment.
+        alignment_weight: beta, of the distance to its representations.
+    """
+
+    shares: ClassVar[bool] = True
+
+    name: str = "fedca"
+    projector: tuple[int, ...] = (128,)
+    output_norm: str = "none"
+    temperature: float = 0.5  # also SimCLR's on CIFAR-10; LW-FedSSL's SimCLR has 0.05
+    alignment_model: Settings | None = None
+    alignment_weight: float = 0.01
+
+    def check(self) -> None:
+        super().check()
+        check_range("temperature", self.temperature, 1e-6)
+        check_range("alignment_weight", self.alignment_weight, 0)
+        if self.alignment_model is not None and not hasattr(self.alignment_model, "trained_model"):
+            expected = "None or the settings of a run on public images, for example AveragingSettings(clients=1)"
+            raise SettingError("alignment_model", self.alignment_model, expected)
+
+    def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "FedCALearner":
+        return FedCALearner(self, online, target)
+
+    def pool(
+        self, contributions: dict[int, dict[str, Tensor]], before: dict[str, Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """The union of the dictionaries, by client: its number as a string."""
+        return {str(client): sent["projections"] for client, sent in contributions.items()}
+
+    def public(self, settings: Settings, data: Dataset, run: Any) -> tuple[Tensor, Tensor] | None:
+        """The images of the alignment model's run, and what its encoder makes of them.
+
+        Raises:
+            SettingError: its encoder or its images are not like those of the federation, or the engine has no access
+                to other runs.
+        """
+        wanted = self.alignment_model
+        if wanted is None:
+            return None
+        for name in ("architecture", "width"):
+            check_choice(f"alignment_model.{name}", getattr(wanted, name), [getattr(settings, name)])
+        if run is None:
+            expected = "None where settings are not run by fssl_core.experiments.store.run, which finds other runs"
+            raise SettingError("alignment_model", wanted.key, expected)
+        images = data.train.images
+        known = wanted.load_data(images.device)
+        if known.train.images.shape[1:] != images.shape[1:]:
+            sizes = " and ".join("x".join(map(str, shape[1:])) for shape in (known.train.images.shape, images.shape))
+            expected = f"images like those of {data.name} (these are {sizes}): set image_size of the alignment model"
+            raise SettingError("alignment_model.dataset", known.name, expected)
+        encoder = wanted.trained_model(run.result_of(wanted), known).encoder
+        with torch.no_grad(), repeatable_kernels():
+            blocks = known.train.images.split(PUBLIC_BATCH)
+            representations = torch.cat([encoder(known.normalise(block, wanted.dtype)) for block in blocks])
+        return data.normalise(known.train.images, settings.dtype), representations.to(settings.dtype)
+
+
+class FedCALearner(Learner):
+    """Both views through the online model, and public images where there is an alignment model.
+
+    Attributes:
+        dictionary: projections of the other clients' images, unit vectors ``[K, D]``.
+        public: images, and their representations by the alignment model.
+    """
+
+    def __init__(self, objective: FedCA, online: ClientMatrix, target: ClientMatrix | None) -> None:
+        super().__init__(objective, online, target)
+        self.dictionary = online.weights.detach().new_empty(0, objective.projector[-1])
+        self.public: tuple[Tensor, Tensor] | None = None
+        self._next = 0  # public image
+
+    def receive(self, pooled: dict[str, Tensor], client: int) -> None:
+        others = [entries for owner, entries in pooled.items() if owner != str(client)]
+        self.dictionary = torch.cat([self.dictionary[:0], *(entries.to(self.dictionary) for entries in others)])
+
+    def align(self, images: Tensor, representations: Tensor) -> None:
+        self.public = images, representations
+
+    def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        o = self.objective
+        loss, accuracy = dictionary_nt_xent(*self.outputs(views), self.dictionary, o.temperature)
+        figures = {"contrastive_accuracy": accuracy}
+        if self.public is None:
+            return loss, figures
+        images, wanted = self.public
+        rows = torch.arange(self._next, self._next + views.shape[1], device=images.device) % len(images)
+        self._after = int(self._next + views.shape[1]) % len(images)
+        alignment = torch.linalg.vector_norm(self.online.encoder(images[rows]) - wanted[rows], dim=1).mean()
+        return loss + o.alignment_weight * alignment, figures | {"alignment": alignment.detach()}
+
+    def after_step(self) -> None:
+        """The next batch of public images."""
+        if self.public is not None:
+            self._next = self._after
+
+    def contribution(self, batches: Iterable[Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        """``projections``, unit vectors ``[n, D]``: of each image one."""
+        self.online.eval()
+        means = [sum(F.normalize(self.online(view), dim=1) for view in views) for views in batches]
+        self.online.train()
+        return {"projections": F.normalize(torch.cat(means), dim=1).to(self.dictionary)}
+
+    def initial_state(self, generator: torch.Generator) -> dict[str, Any]:
+        return {"next_public_image": 0}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next_public_image": self._next}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._next = state["next_public_image"]

@@ -1,0 +1,122 @@
+"""MOON: supervised learning whose embeddings stay near the global model's, and leave those of one's own last model.
+
+Li, He and Song, "Model-contrastive federated learning", CVPR 2021, Section 3.3 and Algorithm 1. Of an image x, with z
+its embedding by the model in training, z_glob by the global model of the round and z_prev by the client's last model:
+
+    l_con = -log exp(sim(z, z_glob) / tau) / (exp(sim(z, z_glob) / tau) + exp(sim(z, z_prev) / tau))      (Eq. 3)
+    l     = l_sup + mu * l_con                                                                            (Eq. 4)
+
+The network is encoder, projection head (two layers, no batch norm) and output layer; the output layer reads the
+embedding, and the cosine compares embeddings. As in the authors' code, the two other models see the same augmented
+images as the one in training and are in evaluation mode.
+
+Differs: a client that has no last model takes the global model for it, so that its contrast is log 2 and has no
+gradient; the authors' code takes the networks' first values.
+
+Who keeps the last models: :mod:`fssl_core.training.moon`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
+from fssl_core.models import Backbone, GlobalPool
+from fssl_core.models.heads import MLP
+from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
+from fssl_core.settings import check_range
+
+
+def moon_loss(z: Tensor, z_global: Tensor, z_previous: Tensor, temperature: float) -> Tensor:
+    """The model-contrastive loss (Eq. 3), averaged over the batch; no gradient reaches the other two models.
+
+    Args:
+        z, z_global, z_previous: embeddings of the same images, ``[B, D]`` each; they need not be unit vectors.
+        temperature: tau, above 0.
+
+    Returns:
+        a scalar in nats; log 2 where the two other models are one.
+    """
+    similarities = [F.cosine_similarity(z, other.detach(), dim=1) / temperature for other in (z_global, z_previous)]
+    return F.cross_entropy(torch.stack(similarities, 1), torch.zeros(len(z), dtype=torch.int64, device=z.device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moon(Objective):
+    """Settings of MOON.
+
+    Args:
+        projector: widths of the projection head's layers.
+        predictor: there is none to set; the output layer is in its place.
+        classes: of the data set.
+        contrast_weight: mu.
+        temperature: tau of :func:`moon_loss`.
+    """
+
+    supervised: ClassVar[bool] = True
+
+    name: str = "moon"
+    projector: tuple[int, ...] = (512, 256)  # 256: Section 4.1; the hidden one is as wide as ResNet-18's features
+    head_norm: bool = False
+    classes: int = 10
+    contrast_weight: float = 5.0  # Section 4.1: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet
+    temperature: float = 0.5
+
+    def check(self) -> None:
+        if self.predictor:
+            raise SettingError("predictor", self.predictor, "(): the output layer follows the projection head")
+        if not self.projector:
+            raise SettingError("projector", self.projector, "the width of at least one layer")
+        super().check()
+        check_range("classes", self.classes, 2)
+        check_range("contrast_weight", self.contrast_weight, 0)
+        check_range("temperature", self.temperature, 1e-6)
+
+    def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
+        projector = MLP(backbone.feature_dim, self.projector, batch_norm=self.head_norm, generator=init)
+        classifier = MLP(self.projector[-1], (self.classes,), generator=init)
+        return SelfSupervisedModel(nn.Sequential(backbone, GlobalPool()), projector, classifier)
+
+    def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoonLearner":
+        return MoonLearner(self, online, target)
+
+
+class MoonLearner(Learner):
+    """The first view and its labels.
+
+    Attributes:
+        references: the global model of the round and the client's last one, frozen; set by the trainer.
+    """
+
+    references: tuple[SelfSupervisedModel, SelfSupervisedModel] | None = None
+
+    def loss(self, views: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Eq. 4 in nats, the accuracy on this batch, and Eq. 3.
+
+        Args:
+            views: normalised views, ``[1 or more, B, C, H, W]``; only the first is used.
+            labels: int64 ``[B]``, from 0 to ``classes - 1``.
+
+        Raises:
+            SettingError: the trainer keeps no clients' models to contrast with.
+        """
+        o = self.objective
+        z = self.embed(self.online, views[0])  # [B, D]
+        loss, accuracy = classify(self.online.predictor(z), labels)
+        figures = {"train_accuracy": accuracy}
+        if not o.contrast_weight:
+            return loss, figures
+        if self.references is None:
+            raise SettingError("objective", o.name, "an objective of federated averaging; this one needs MoonSettings")
+        with torch.no_grad():
+            others = [self.embed(model, views[0]) for model in self.references]
+        contrast = moon_loss(z, *others, o.temperature)
+        return loss + o.contrast_weight * contrast, figures | {"contrast": contrast.detach()}
+
+    @staticmethod
+    def embed(model: SelfSupervisedModel, images: Tensor) -> Tensor:
+        return model.projector(model.encoder(images))
