@@ -103,6 +103,7 @@ def client_memory(
     channels: int = 3,
     attention: str = "explicit",
     precision: str = "float32",
+    shared_frozen: bool = False,
 ) -> Memory:
     """What a client holds in bytes when the forward passes of a training step of a stage end; a bound from below.
 
@@ -114,6 +115,8 @@ def client_memory(
         batch_size: images in a step.
         attention: one of ``ATTENTION``.
         precision: one of ``PRECISIONS``; parameters have 4 bytes in both.
+        shared_frozen: the target branch uses the frozen units of the online branch, as in this package's engine. In
+            Algorithm 2 it is a copy of them as well.
 
     Raises:
         SettingError: naming the argument that cannot be used.
@@ -129,6 +132,8 @@ def client_memory(
     stem = encoder.stem.parameters if 0 in stage.active else 0
     trained = stem + total((encoder.norm, model.heads, *encoder.units[:active])).parameters
     target = 0 if ssl_method == "SimCLR" else sub_model + model.projector.values
+    if target and shared_frozen and stage.frozen:
+        target -= total((encoder.stem, *encoder.units[: present - active])).values + encoder.positions
 
     block = block_saved_bytes(tokens, width, attention_heads, mlp_ratio, attention=attention, precision=precision)
     images = (4 if precision == "float32" else 2) * channels * image_size**2 if 0 in stage.active else 0
