@@ -1,0 +1,61 @@
+"""MFCL's phase 1 with secure aggregation: the gServer sees masked models only, and their average.
+
+Motamedi and Kim, "Modular federated contrastive learning with twin normalization for resource-limited clients", TMLR,
+Section 5.5, footnote 12. The protocol is in :mod:`fssl_core.privacy.secure_aggregation`; the average is that of plain
+federated averaging up to the resolution of its fixed-point numbers.
+
+The ledger counts masked models, which are as large as plain ones at 32 bits; keys and shares are counted by the
+protocol's own :meth:`~fssl_core.privacy.secure_aggregation.Server.traffic`. The cosine and the divergence that a run
+logs are read off single models: they belong to the simulation, no server could know them.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.federation.aggregation import Round
+from fssl_core.privacy.secure_aggregation import SecureAggregation, combine_securely
+from fssl_core.settings import check_choice
+from fssl_core.training.modular import AutoencoderSettings, AutoencoderTrainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureAutoencoderSettings(AutoencoderSettings):
+    """Phase 1, securely aggregated.
+
+    Args:
+        threshold: clients without whose help no mask can be lifted; None: more than two thirds of a round's.
+        bits, fraction_bits: of the fixed-point numbers, see
+            :class:`~fssl_core.privacy.secure_aggregation.SecureAggregation`.
+    """
+
+    version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
+
+    threshold: int | None = None
+    bits: int = 32
+    fraction_bits: int = 24
+
+    def check(self) -> None:
+        super().check()
+        check_choice("aggregation", self.aggregation, ("fedavg", "uniform", "loss"))  # others look at single models
+        check_choice("client_update", self.client_update.name, ["replace"])
+        self.protocol(self.sampled)
+
+    def protocol(self, clients: int) -> SecureAggregation:
+        """What the clients of a round agree on."""
+        threshold = 2 * clients // 3 + 1 if self.threshold is None else self.threshold
+        return SecureAggregation(clients=clients, threshold=threshold, bits=self.bits, fraction_bits=self.fraction_bits)
+
+    def trainer(self, data: Dataset, run) -> "SecureAutoencoderTrainer":
+        return SecureAutoencoderTrainer(self, data)
+
+
+class SecureAutoencoderTrainer(AutoencoderTrainer):
+    """Trains one federation; see :class:`~fssl_core.training.averaging.AveragingTrainer`."""
+
+    def combine(self, beta: Tensor, this: Round) -> None:
+        s = self.settings
+        protocol = s.protocol(this.received.clients)
+        combine_securely(this.received, beta[:, 0], self.shared, protocol, seed=s.seed, number=self.finished)
