@@ -284,7 +284,7 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         batch, rate = (chosen.get(name, getattr(LayerwiseSettings, name)) for name in ("batch", "learning_rate"))
         chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
     if method == "FedCA":
-        own = own | {"name": "fedca"}
+        own = own | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
     wanted = own | values.pop("objective", {})
     objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _LWFEDSSL_METHODS[method] | values))

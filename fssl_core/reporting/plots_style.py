@@ -61,6 +61,21 @@ METHODS: dict[str, MethodStyle] = {
     "L-DAWA_FedAvg": MethodStyle("#53e18d", "d", "-."),
     "L-DAWA_Loss": MethodStyle("#09392c", (3, 1, 0), "--"),
     "L-DAWA_FedU": MethodStyle("#7ea343", (3, 1, 180), (0, (3, 1, 1, 1))),
+    # LW-FedSSL's Table 2 beside the above; the name of an SSL method alone is training in one place
+    "Scratch": MethodStyle("#404040", (8, 1, 0), ":"),
+    "SimCLR": MethodStyle("#e8d849", (7, 0, 0), "-."),
+    "MoCoV3": MethodStyle("#693a0a", (3, 0, 30), "-."),
+    "BYOL": MethodStyle("#0a69e8", (4, 0, 20), "-."),
+    "FedBYOL": MethodStyle("#590a89", (5, 1, 36), "--"),
+    "FedCA": MethodStyle("#69e8a8", (3, 0, 90), "--"),
+    # MFCL's, with twin norm as MFCL itself
+    "MFCL(TN)": MethodStyle("#a89c00", (6, 0, 15), "-"),
+    "MFCL(BN)": MethodStyle("#492a49", (7, 1, 0), "--"),
+    "MFCL(GN)": MethodStyle("#0a3aa8", (9, 1, 0), "-."),
+    "Orchestra": MethodStyle("#c8b879", (3, 1, 45), ":"),
+    "FeatARC": MethodStyle("#493a2a", (5, 1, 18), (0, (3, 1, 1, 1))),
+    "MOON": MethodStyle("#4979f7", (4, 0, 65), "--"),
+    "FSL": MethodStyle("#0a3a79", (8, 0, 11), ":"),
 }
 # For what is no method of a paper: your own method, photographs, rules
 OTHERS = (

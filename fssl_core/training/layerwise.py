@@ -126,7 +126,7 @@ class LayerwiseSettings(AveragingSettings):
         return torch.optim.AdamW([worker.weights], lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
 
     def trainer(self, data: Dataset, run) -> "LayerwiseTrainer":
-        return LayerwiseTrainer(self, data)
+        return LayerwiseTrainer(self, data, run)
 
 
 class LayerStack(nn.Sequential):

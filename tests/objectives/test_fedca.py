@@ -52,7 +52,7 @@ def test_without_a_dictionary_it_is_simclr():
 
 
 def test_a_client_takes_the_entries_of_the_others_as_negatives():
-    client, views = Client(small("fedca")), two_views()
+    client, views = Client(small("fedca", temperature=0.5)), two_views()
     pooled = client.objective.pool(
         {number: {"projections": entries(3, 16, seed=number)} for number in (0, 2, 5)}, {}, generator(0, "pool")
     )
