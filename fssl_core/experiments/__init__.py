@@ -8,6 +8,7 @@ from fssl_core.experiments.profiles import (
     lwfedssl_settings,
     split_settings,
 )
+from fssl_core.experiments.profiles_mfcl import mfcl_rival_settings, mfcl_settings
 from fssl_core.experiments.store import Run, run, run_all, runs_table, stored_run
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "ldawa_settings",
     "lwfedssl_evaluation",
     "lwfedssl_settings",
+    "mfcl_rival_settings",
+    "mfcl_settings",
     "run",
     "run_all",
     "runs_table",

@@ -37,6 +37,9 @@ def run_settings(config: Mapping[str, Any]) -> AveragingSettings:
     if settings.client_update.name == "euc":
         expected = "another rule: a Flower app sends every layer in every round, and EUC is there to send fewer"
         raise SettingError("client_update", "euc", expected)
+    if settings.objective.shares:
+        expected = "an objective that exchanges models only: a Flower app sends nothing else"
+        raise SettingError("objective.name", settings.objective.name, expected)
     return settings
 
 

@@ -149,7 +149,7 @@ def beside_cells(
     keys = [key for key in ours if key not in printed.index] + list(printed.index)
     stated = (printed["value"] / 100).to_dict()
     quantities = [Quantity("", ours.get(key), stated.get(key), "%", protocol, 2) for key in keys]
-    table = beside_paper(quantities, profile=profile).drop(columns="quantity")
+    table = beside_paper(quantities, profile=profile).drop(columns=["quantity", *({"protocol"} & {*on})])
     quoted = printed["cited_from"].notna().to_dict() if "cited_from" in printed else {}
     table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]
     table["ours"] = [

@@ -140,7 +140,7 @@ class FeatArcTrainer(AveragingTrainer):
                 global_features = self._global_encoder(images)
             distances.append(feature_distance(features, global_features))
         alignment = torch.stack(distances).mean()
-        return loss + s.alignment * alignment, figures | {"alignment": alignment.detach()}
+        return loss + s.alignment * alignment, figures | {"feature_distance": alignment.detach()}
 
     def _finish(self, place: int, client: int) -> None:
         super()._finish(place, client)
@@ -190,7 +190,7 @@ class FeatArcTrainer(AveragingTrainer):
     def record(self, row: dict[str, float]) -> None:
         """In addition ``groups``, those that have a client; 1 before there are any."""
         held = {self.group_of(client) for client in range(self.settings.clients)} - {None}
-        super().record({**row, "groups": max(1, len(held))})
+        super().record({**row, "groups_used": max(1, len(held))})
 
     # ---------------------------------------------------------------- interruption
 

@@ -49,7 +49,7 @@ class SecureAutoencoderSettings(AutoencoderSettings):
         return SecureAggregation(clients=clients, threshold=threshold, bits=self.bits, fraction_bits=self.fraction_bits)
 
     def trainer(self, data: Dataset, run) -> "SecureAutoencoderTrainer":
-        return SecureAutoencoderTrainer(self, data)
+        return SecureAutoencoderTrainer(self, data, run)
 
 
 class SecureAutoencoderTrainer(AutoencoderTrainer):

@@ -126,6 +126,8 @@ def test_settings_come_from_the_run_configuration_and_bad_ones_are_refused():
         run_settings({"local-epoch": 3})
     with pytest.raises(SettingError, match=r"client_update='euc' cannot be used: expected another rule"):
         run_settings({"method": "EUC"})
+    with pytest.raises(SettingError, match=r"objective.name='fedca' cannot be used: expected an objective that"):
+        run_settings({"objective.name": "fedca"})
 
 
 def test_a_client_with_other_settings_is_refused_and_the_difference_named():

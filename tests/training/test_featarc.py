@@ -86,7 +86,7 @@ def test_a_round_of_two_steps_is_the_algorithm_with_modules(norm):
             distances.append(sum(gap.item() for gap in gaps) / 2)
         trainer.advance()
         assert distances[0] == pytest.approx(0, abs=1e-12)
-        assert trainer.metrics[-1]["alignment"] == pytest.approx(sum(distances) / 2, abs=1e-10)
+        assert trainer.metrics[-1]["feature_distance"] == pytest.approx(sum(distances) / 2, abs=1e-10)
         state = model.state_dict()
         for name, value in trainer.global_model().state_dict().items():
             torch.testing.assert_close(value, state[name], rtol=0, atol=1e-9, msg=lambda m, n=name: f"{n}: {m}")
@@ -99,7 +99,7 @@ OTHERS = [BYOL(projector=(16, 8), predictor=(16, 8)), MoCoV2(projector=(16, 8), 
 def test_the_weight_holds_features_back_whatever_views_the_objective_gives_its_encoder(objective):
     values = {"objective": objective, "clients": 1, "groups": 1, "batch": 24, "local_epochs": 4, "rounds": 1}
     free, held = (
-        trained(tiny(alignment=weight, learning_rate=0.003, **values)).metrics[0]["alignment"] for weight in (1e-9, 5.0)
+        trained(tiny(alignment=weight, learning_rate=0.003, **values)).metrics[0]["feature_distance"] for weight in (1e-9, 5.0)
     )
     assert 0 < held < 0.8 * free
 
@@ -112,7 +112,7 @@ def test_without_alignment_and_groups_it_is_fedavg_to_the_bit():
         a_round(fedavg)
     plain = trained(settings)
     assert_same_model(fedavg, plain)
-    assert plain.metrics == [row | {"groups": 1} for row in fedavg.metrics]
+    assert plain.metrics == [row | {"groups_used": 1} for row in fedavg.metrics]
     assert plain.ledger.table().equals(fedavg.ledger.table())
 
 
@@ -155,7 +155,7 @@ def test_groups_are_averaged_by_themselves_and_all_clients_to_the_global_model(m
     summaries[0] = [1.0, 0.0]  # and its next model goes to the group of client 2
     a_round(trainer)
     assert groups(trainer)[0] == groups(trainer)[2] != groups(trainer)[1]
-    assert [row["groups"] for row in trainer.metrics] == [2, 2]
+    assert [row["groups_used"] for row in trainer.metrics] == [2, 2]
 
 
 def test_groups_begin_in_their_round_and_nobody_sends_a_summary_before():
@@ -166,7 +166,7 @@ def test_groups_begin_in_their_round_and_nobody_sends_a_summary_before():
     assert traffic.parameters_up.tolist() == [model] * 4
     assert traffic.parameters_down.tolist() == [model, model, model, 2 * model]  # its group's and the global one
     assert traffic.features_up.tolist() == [0, 0, 4 * 64, 4 * 64]
-    assert [row["groups"] for row in trainer.metrics] == [1, 1, 2, 2]
+    assert [row["groups_used"] for row in trainer.metrics] == [1, 1, 2, 2]
     # Up to the round after whose end there are groups, all is as without them.
     for ours, theirs in zip(trainer.metrics[:3], plain.metrics[:3], strict=True):
         assert ours["loss"] == theirs["loss"]

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from fssl_core.costs.modular import phase1_bytes, phase2_bytes
+from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.experiments import run
@@ -84,6 +85,16 @@ def test_images_are_pixels_in_every_use():
     assert torch.equal(phase2(settings).load_data().normalise(images), images / 255)
     with pytest.raises(SettingError, match=r"data='tiny' .*Pixels, which load_data gives"):
         settings.build_model(tiny_data())
+
+
+def test_the_paper_augments_cifar_at_half_strength_and_without_blur():
+    """Table 13, and for the strengths SimCLR's appendix A and B.9."""
+    half = {
+        name: AUGMENTATIONS["simclr"].as_dict()[name] / 2 for name in ("brightness", "contrast", "saturation", "hue")
+    }
+    expected = AUGMENTATIONS["simclr"].changed(**half, blur=0.0)
+    assert AUGMENTATIONS[AutoencoderSettings().augmentation] == expected
+    assert AUGMENTATIONS["simclr"].blur > 0
 
 
 @pytest.mark.parametrize("norm", ["batch", "group", "twin"])

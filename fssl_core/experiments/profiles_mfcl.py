@@ -1,0 +1,197 @@
+"""MFCL and the methods of its Table 2 by profile; what a profile is: :mod:`fssl_core.experiments.profiles`."""
+
+from typing import Any
+
+from fssl_core.experiments.profiles import _SMALL, _SMALL_HEADS, _TINY
+from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
+from fssl_core.objectives.moon import Moon
+from fssl_core.paths import PROFILES
+from fssl_core.settings import check_choice
+from fssl_core.training.averaging import METHODS, AveragingSettings
+from fssl_core.training.featarc import FeatArcSettings
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings
+from fssl_core.training.moon import MoonSettings
+from fssl_core.training.settings import FederationSettings
+from fssl_core.training.split_learning import SplitLearningSettings
+
+MFCL_NORMS = {"MFCL(BN)": "batch", "MFCL(GN)": "group", "MFCL(TN)": "twin"}  # by their names in MFCL's tables
+_DIGITS: dict[str, Any] = {
+    "dataset": "scattered-digits",
+    "augmentation": "digits",
+    "architecture": "resnet10",
+    "train_images": 2000,
+    "width": 16,
+    "rounds": 3,
+    "batch": 16,
+    "learning_rate": 0.01,
+    "knn_k": 20,
+}
+_MFCL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # phase 1, phase 2
+    "smoke": (
+        _DIGITS | {"clients": 4, "train_images": 160, "width": 8, "rounds": 2, "batch": 8},
+        {
+            "pairs": 2,
+            "epochs": 2,
+            "warmup_epochs": 1,
+            "batch": 40,
+            "temperature": 0.1,
+            "knn_k": 20,
+            "probe_epochs": 5,
+        },
+    ),
+    "laptop": (
+        _DIGITS,
+        {
+            "epochs": 20,
+            "warmup_epochs": 1,
+            "batch": 50,
+            "temperature": 0.1,
+            "validate_every": 5,
+            "knn_k": 20,
+            "probe_epochs": 30,
+        },
+    ),
+    "gpu": ({"rounds": 5}, {"epochs": 30, "warmup_epochs": 2, "validate_every": 10, "precision": "bfloat16"}),
+    "paper": ({}, {"validate_every": 10}),
+}
+# Section 5.1, Tables 12 and 13: of phase 1, and of phase 2
+_SETS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "cifar10": ({"dataset": "cifar10"}, {}),
+    "cifar100": ({"dataset": "cifar100", "clients": 100}, {}),
+    "tiny-imagenet-200": (
+        {
+            "dataset": "tiny-imagenet-200",
+            "clients": 100,
+            "architecture": "resnet50",
+            "cut": 4,
+            "augmentation": "simclr",
+            "learning_rate": 0.001,
+        },
+        {"epochs": 200},
+    ),
+}
+
+
+def _partition(profile: str, xi: float, clients: int) -> str:
+    """Dirichlet's, the smallest client having a batch; the paper's clients have equally many images."""
+    least = {"smoke": 8, "laptop": 32}.get(profile, 128 if clients <= 10 else 16)
+    return f"dirichlet:{xi:g}:{least}"
+
+
+def mfcl_settings(
+    profile: str,
+    *,
+    method: str = "MFCL(TN)",
+    dataset: str = "cifar10",
+    xi: float = 0.1,
+    phase1: dict[str, Any] | None = None,
+    **values: Any,
+) -> ModularSettings:
+    """A cell of MFCL's Table 2 that is MFCL: phase 2, with the phase 1 that it builds on.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        method: a key of ``MFCL_NORMS``.
+        dataset: a key of ``_SETS``, the paper's; digits at ``smoke`` and ``laptop``.
+        xi: concentration of the Dirichlet distribution, above 0.
+        phase1: settings of the first phase that replace the profile's.
+        **values: the same of the second one; ``seed`` is that of both.
+
+    Raises:
+        SettingError: an unknown profile, method, data set or setting, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    check_choice("method", method, MFCL_NORMS)
+    check_choice("dataset", dataset, _SETS)
+    first, second = _MFCL[profile]
+    if profile not in ("smoke", "laptop"):
+        own = _SETS[dataset]
+        first, second = own[0] | first, (own[1] if profile == "paper" else {}) | second
+    seed = {"seed": values.get("seed", 0)}
+    chosen = first | seed | {"norm": MFCL_NORMS[method]}
+    chosen |= {"partition": _partition(profile, xi, chosen.get("clients", AutoencoderSettings.clients))}
+    return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | (phase1 or {})))).changed(
+        **(second | seed | values)
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ rivals
+
+# By the name in MFCL's Table 2: the kind of settings, the objective, and what the method sets. Hyper-parameters are
+# those of the methods' own papers where known; the text says no more.
+_SUPERVISED: dict[str, Any] = {  # Li et al., "MOON", Section 4.1, which compares the three federated ones under it
+    "rounds": 100,
+    "local_epochs": 10,
+    "batch": 64,
+    "learning_rate": 0.01,
+    "weight_decay": 1e-5,
+    "schedule": "constant",
+}
+_CONTRASTIVE: dict[str, Any] = {"augmentation": "simclr-cifar"}  # the rest: those of Zhuang et al., the engine's own
+_MFCL_RIVALS: dict[str, tuple[type[FederationSettings], Objective | None, dict[str, Any]]] = {
+    "FedAvg": (AveragingSettings, Supervised(), _SUPERVISED),
+    "FedProx": (AveragingSettings, Supervised(), _SUPERVISED | METHODS["FedProx"]),
+    "MOON": (MoonSettings, Moon(), _SUPERVISED),
+    "FSL": (SplitLearningSettings, None, _SUPERVISED),
+    "FedSimCLR": (AveragingSettings, SimCLR(projector=(512, 128), temperature=0.5), _CONTRASTIVE | {"rounds": 800}),
+    "Orchestra": (AveragingSettings, Orchestra(), _CONTRASTIVE),
+    "FedEMA": (AveragingSettings, BYOL(), _CONTRASTIVE | METHODS["FedEMA"]),
+    "FedU": (AveragingSettings, BYOL(), _CONTRASTIVE | METHODS["FedU"]),
+    "FeatARC": (FeatArcSettings, SimCLR(projector=(512, 128), temperature=0.5), _CONTRASTIVE),
+}
+_CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet-200": 200, "scattered-digits": 10}
+_RIVAL_HEADS: dict[str, dict[str, Any]] = _SMALL_HEADS | {
+    "moon": {"projector": (64, 32)},
+    "orchestra": {"projector": (128, 64), "local_clusters": 8, "global_clusters": 16, "memory_size": 64},
+    "simclr": {"projector": (128, 64)},
+}
+_RIVAL_SMALL: dict[str, dict[str, Any]] = {
+    "smoke": _TINY | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16},
+    "laptop": _SMALL | {"clients": 10, "train_images": 2000, "rounds": 10, "local_epochs": 2, "batch": 32},
+}
+
+
+def mfcl_rival_settings(
+    profile: str, *, method: str, dataset: str = "cifar10", xi: float = 0.1, **values: Any
+) -> FederationSettings:
+    """A cell of MFCL's Table 2 that is not MFCL: a federated method by its name there, at a profile.
+
+    At ``gpu`` the rounds are cut to a tenth.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        method: ``"FedAvg"``, ``"FedProx"``, ``"MOON"`` or ``"FSL"``, which train with labels; ``"FedSimCLR"``,
+            ``"Orchestra"``, ``"FedEMA"``, ``"FedU"`` or ``"FeatARC"``.
+        dataset: ``"cifar10"``, ``"cifar100"`` or ``"tiny-imagenet-200"``; digits at ``smoke`` and ``laptop``.
+        xi: concentration of the Dirichlet distribution, above 0.
+        **values: settings that replace the profile's; ``objective`` may be a dict of the objective's own settings.
+
+    Raises:
+        SettingError: an unknown profile, method, data set or setting, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    check_choice("method", method, _MFCL_RIVALS)
+    check_choice("dataset", dataset, _SETS)
+    kind, objective, own = _MFCL_RIVALS[method]
+    small = _RIVAL_SMALL.get(profile)
+    one = {"clients": 10, "architecture": "resnet18"} | _SETS[dataset][0]
+    chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | own
+    if kind is not SplitLearningSettings:  # which always has the last
+        chosen |= {"selection": "last"}
+    if small:
+        chosen |= small
+    elif profile == "gpu":
+        chosen |= {"rounds": chosen.get("rounds", 100) // 10, "precision": "bfloat16"}
+    chosen |= {"partition": _partition(profile, xi, chosen["clients"])}
+    rounds = {**chosen, **values}.get("rounds", 100)
+    if kind is FeatArcSettings:  # groups from a tenth of the rounds on
+        chosen |= {"group_from": max(1, rounds // 10)}
+    if objective is not None:
+        classes = _CLASSES[{**chosen, **values}["dataset"]]
+        needed = {"classes": classes} if objective.supervised else {}
+        if method == "MOON" and dataset != "cifar10":
+            needed |= {"contrast_weight": 1.0}  # Section 4.1
+        heads = _RIVAL_HEADS[objective.name] if small else {}
+        objective = objective.changed(**(heads | needed | values.pop("objective", {})))
+        chosen |= {"objective": objective}
+    return kind(**{name: chosen.pop(name) for name in ("objective",) if name in chosen}).changed(**(chosen | values))
