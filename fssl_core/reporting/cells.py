@@ -136,9 +136,67 @@ def _add_on(settings: pd.Series) -> str:
     return ", ".join(name for name, on in used.items() if on) or "none"
 
 
+# ------------------------------------------------------------------------------------------------------------ MFCL
+
+
+def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
+    """Runs of MFCL's tables, a row each and protocol.
+
+    Args:
+        results: what ``run_all`` gave for ``ModularSettings`` and for the settings of rivals.
+        methods: the printed name of each row, such as ``"MFCL(TN)"`` or ``"FedAvg"``.
+
+    Returns:
+        The columns method, dataset, xi, partition, clients, architecture, cut, K, channels_per_group, missing, twins,
+        datamix (1: mixtures are sent), protocol, accuracy (a fraction), seed, official_data and key. MFCL has two rows
+        a run: ``"linear evaluation"`` stands on the projection layers, as in the paper, ``"features"`` on what goes
+        into them, as a rival's linear probe does. A supervised method's accuracy is that of its own classifier, and
+        stands under both protocols.
+    """
+    first = "phase1."
+    missing = pd.Series(pd.NA, index=results.index)
+
+    def either(name: str) -> pd.Series:
+        return results.get(first + name, missing).fillna(results.get(name, missing))
+
+    scheme = either("partition").str.split(":")
+    of_mfcl = results.get(first + "cut", missing).notna()
+    plain = pd.DataFrame(
+        {
+            "method": methods,
+            "dataset": either("dataset"),
+            "xi": pd.to_numeric(scheme.str[1].where(scheme.str[0] == "dirichlet")),
+            "partition": either("partition"),
+            "clients": either("clients"),
+            "architecture": either("architecture"),
+            "cut": results.get(first + "cut", missing),
+            "K": either("batch"),
+            "channels_per_group": results.get(first + "channels_per_group", missing),
+            "missing": results.get("missing", missing).where(of_mfcl),
+            "twins": results.get("twins", missing).where(of_mfcl),
+            "datamix": (results.get("datamix", missing) > 1).where(of_mfcl).astype("Float64"),
+            "seed": results["seed"],
+            "official_data": results["official_data"],
+            "key": results["key"],
+        }
+    )
+    linear, tested = (results.get(name, missing) for name in ("linear_probe_accuracy", "test_accuracy"))
+    protocols = {"linear evaluation": linear, "features": results.get("features_probe_accuracy", missing)}
+    rows = [
+        plain.assign(protocol=name, accuracy=tested.fillna(values.where(of_mfcl, linear)))
+        for name, values in protocols.items()
+    ]
+    table = pd.concat(rows, ignore_index=True).infer_objects()
+    return table.astype({"accuracy": float, "K": "Int64", "clients": "Int64"}).dropna(subset="accuracy")
+
+
 def printed_cells(paper: str, table: str) -> pd.DataFrame:
     """The accuracies of a paper's table, in percent, under the columns of our runs' cells."""
     cells = paper_table(paper, table)
+    if paper == "mfcl":
+        cells = cells[cells["metric"] == "top1_accuracy"]
+        norm = "(" + cells["normalization"] + ")"
+        return cells.assign(method=cells["method"] + norm.fillna("")) if "normalization" in cells else cells
     if paper == "lwfedssl":  # averages over data sets are no cells of their own
         cells = cells[(cells["metric"] == "accuracy") & (cells["dataset"] != "average")]
         return cells.rename(columns={"pretrain_dataset": "dataset", "dataset": "eval_dataset"})

@@ -1,7 +1,7 @@
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.experiments import run_all
+from fssl_core.experiments import mfcl_rival_settings, mfcl_settings, run_all
 from fssl_core.experiments.profiles import (
     PROTOCOLS,
     ldawa_probe,
@@ -10,7 +10,7 @@ from fssl_core.experiments.profiles import (
     lwfedssl_settings,
 )
 from fssl_core.federation.client_updates import FedEMA
-from fssl_core.reporting.cells import layerwise_cells, printed_cells, run_cells
+from fssl_core.reporting.cells import layerwise_cells, modular_cells, printed_cells, run_cells
 from fssl_core.reporting.tables import beside_cells
 
 ON = ["method", "ssl_method", "dataset", "partition", "label_fraction"]
@@ -130,3 +130,33 @@ def test_a_protocol_is_one_of_those_there_are():
     with pytest.raises(SettingError, match="fine-tuning"):
         lwfedssl_evaluation("smoke", lwfedssl_settings("smoke", method="BYOL", ssl_method="BYOL"), protocol="knn")
     assert set(PROTOCOLS) == {"fine-tuning", "linear probe"}
+
+
+# ---------------------------------------------------------------------------------------------------------------- MFCL
+
+
+def test_modular_runs_and_rivals_stand_in_one_table():
+    runs = [
+        mfcl_settings("smoke", method="MFCL(TN)", xi=0.01, twins=False, epochs=1, datamix=2),
+        mfcl_rival_settings("smoke", method="FedSimCLR", xi=200, rounds=1),
+        mfcl_rival_settings("smoke", method="FedAvg", xi=200, rounds=1),
+    ]
+    results = run_all(runs, progress=False)
+    cells = modular_cells(results, ["MFCL(TN)", "FedSimCLR", "FedAvg"])
+    assert cells.groupby("protocol", sort=False).size().to_dict() == {"linear evaluation": 3, "features": 3}
+    mfcl = cells[cells.method == "MFCL(TN)"]
+    expected = results.loc[0, ["linear_probe_accuracy", "features_probe_accuracy"]].tolist()
+    assert mfcl.accuracy.tolist() == expected
+    assert mfcl[["xi", "K", "cut", "datamix", "missing"]].iloc[0].tolist() == [0.01, 8, 2, 1, 0]
+    assert not mfcl.twins.any()
+    rivals = cells[cells.method != "MFCL(TN)"].groupby("method").accuracy.unique()
+    assert rivals["FedSimCLR"].tolist() == [results.linear_probe_accuracy[1]]
+    assert rivals["FedAvg"].tolist() == [results.test_accuracy[2]]
+    assert set(cells.xi) == {0.01, 200}
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "table5", "table6", "table7", "table14", "table16", "table17"])
+def test_printed_cells_of_mfcl_are_named_as_runs(table):
+    cells = printed_cells("mfcl", table)
+    assert cells.value.between(5, 100).all()
+    assert set(cells.method[cells.method.str.startswith("MFCL")]) <= {"MFCL(BN)", "MFCL(GN)", "MFCL(TN)", "MFCL"}
