@@ -189,9 +189,9 @@ def test_an_encoder_of_a_federation_is_a_vit():
 def test_a_transformer_with_another_norm_is_refused_and_so_is_layer_norm_elsewhere(norm):
     with pytest.raises(SettingError, match=f"norm='{norm}' cannot be used: expected one of layer: those of vit-tiny"):
         build_backbone("vit-tiny", norm=norm)
-    with pytest.raises(SettingError, match="norm='layer' cannot be used: expected one of group, batch, twin: those of resn"):
+    with pytest.raises(SettingError, match="norm='layer' cannot be used: expected one of group, batch, twin"):
         build_backbone("resnet18", norm="layer")
-    assert (norms_of("vit4"), norms_of("resnet18")) == (("layer",), ("group", "batch"))
+    assert (norms_of("vit4"), norms_of("resnet18")) == (("layer",), ("group", "batch", "twin"))
     with pytest.raises(SettingError, match=f"norm='{norm}' cannot be used: expected 'layer'"):
         vit("vit", width=8, norm=norm, image_size=16, channels=3, depth=1)
 
