@@ -37,7 +37,7 @@ EXERCISES = range(2, 5)
 IMPORT_LINES = 8
 MEGABYTE = 2**20
 
-FILE_NAME = re.compile(r"[a-z]+\d*[a-z]?(_[a-z0-9]+)+\.ipynb")  # <artifact>_<words>.ipynb
+FILE_NAME = re.compile(r"(architecture|[a-z]+\d*[a-z]?(_[a-z0-9]+)+)\.ipynb")  # <artifact>_<words>.ipynb
 # papermill reads parameters with a one-line pattern: it drops a line with `|` in the type or a second `=`, even one in
 # the help.
 PARAMETER = re.compile(r"(?P<name>\w+): (?P<type>\w[\w\[\], ]*) = (?P<value>[^=|#]+?)  # [^=\s][^=]*")

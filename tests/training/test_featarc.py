@@ -99,7 +99,8 @@ OTHERS = [BYOL(projector=(16, 8), predictor=(16, 8)), MoCoV2(projector=(16, 8), 
 def test_the_weight_holds_features_back_whatever_views_the_objective_gives_its_encoder(objective):
     values = {"objective": objective, "clients": 1, "groups": 1, "batch": 24, "local_epochs": 4, "rounds": 1}
     free, held = (
-        trained(tiny(alignment=weight, learning_rate=0.003, **values)).metrics[0]["feature_distance"] for weight in (1e-9, 5.0)
+        trained(tiny(alignment=weight, learning_rate=0.003, **values)).metrics[0]["feature_distance"]
+        for weight in (1e-9, 5.0)
     )
     assert 0 < held < 0.8 * free
 
