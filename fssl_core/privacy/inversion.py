@@ -70,6 +70,9 @@ class InversionSettings(Settings):
         if len(data) != 1:
             expected = "runs, at least one, of one and the same (dataset, image_size, train_images)"
             raise SettingError("targets", sorted(data, key=str), expected)
+        if len({type(target).load_data for target in self.targets}) != 1:  # MFCL's models see pixels as they are
+            kinds = sorted({type(target).__name__ for target in self.targets})
+            raise SettingError("targets", kinds, "runs that normalise images alike; attack the others in a second run")
         DecoderName.parse(self.decoder)
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("backend", self.backend, BACKENDS)
@@ -141,7 +144,7 @@ class InversionSettings(Settings):
                 done += self.epochs
                 run.checkpoint.save(results)
 
-        guess = _quality(_pixels(own).mean(0).expand(attacked.shape), _pixels(attacked))
+        guess = quality(_pixels(own).mean(0).expand(attacked.shape), _pixels(attacked))
         in_order = [(target, results[target]) for target in range(len(models))]
         attack = pd.DataFrame([{"target": target, **result["attack"]} for target, result in in_order])
         untrained = [
@@ -195,11 +198,11 @@ class InversionSettings(Settings):
         return [
             {
                 "attack": {
-                    **_quality(reconstructions[row], _pixels(attacked)),
+                    **quality(reconstructions[row], _pixels(attacked)),
                     "best_epoch": best_epoch[row],
                     "latent": "x".join(map(str, features.shape[2:])),
                 },
-                "untrained": _quality(guesses[row], _pixels(attacked)),
+                "untrained": quality(guesses[row], _pixels(attacked)),
                 "history": history[history["target"] == row].drop(columns="target").to_dict("records"),
                 "reconstructions": (reconstructions[row, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu(),
             }
@@ -207,8 +210,8 @@ class InversionSettings(Settings):
         ]
 
 
-def _quality(images: Tensor, references: Tensor) -> dict[str, float]:
-    """Mean and standard error, over images, of each measure."""
+def quality(images: Tensor, references: Tensor) -> dict[str, float]:
+    """Mean and standard error, over images, of each measure; both are float ``[N, C, H, W]`` in [0, 1]."""
     found = {}
     for name, measure in MEASURES.items():
         values = measure(images, references)  # [N]

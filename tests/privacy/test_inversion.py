@@ -195,6 +195,10 @@ def test_images_are_drawn_by_the_seed_alone():
     [
         ({"targets": ()}, r"targets=\[\] cannot be used: expected runs, at least one"),
         ({"targets": (NEAR, replace(NEAR, train_images=100))}, r"targets=\[.*100.*\] .* one and the same \(dataset"),
+        (
+            {"targets": (NEAR, SplitSettings(dataset="scattered-digits"))},
+            r"targets=\['Frozen', 'SplitSettings'\] .* that normalise images alike; attack the others in a second run",
+        ),
         ({"targets": (inversion.Settings(),)}, r"targets='Settings' .* with a method client_model\(run, data\)"),
         ({"decoder": "vgg"}, "decoder='vgg'"),
         ({"attacker_images": 9}, "attacker_images=9 cannot be used: expected at least 10"),

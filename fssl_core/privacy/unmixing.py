@@ -1,0 +1,51 @@
+"""Unmixing: DataMix of two examples undone by who sees the mixtures only, if they are of maps behind a ReLU.
+
+Ours, for MFCL's cases with DataMix (Section 5.6.2; :mod:`fssl_core.privacy.datamix`). A mixture of maps that are never
+negative is zero where all of them are. So the mixtures of one group are zero at the same places, and others are not:
+the pattern of zeros tells who is mixed with whom. In a group of two,
+
+    z'_1 = a z_1 + (1 - a) z_2,    z'_2 = (1 - b) z_1 + b z_2,
+
+the ratio z'_1 / z'_2 is at least t = (1 - a) / b, and it is t where z_1 = 0 and z_2 > 0; among many numbers there is
+such a place. In the same way z'_2 / z'_1 is at least s = (1 - b) / a. Then a = (1 - t) / (1 - s t), and
+
+    z_1 = (z'_1 - t z'_2) / (a (1 - s t)).
+
+With t and s at hand nothing of the secret is left. This needs exact zeros, which noise on the maps would take away.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def zero_patterns(mixtures: Tensor) -> list[bytes]:
+    """Where the maps of each example are zero, over all of its views: equal only for mixtures of the same examples.
+
+    Args:
+        mixtures: ``[V, N, ...]``.
+    """
+    zeros = (mixtures == 0).transpose(0, 1).flatten(1).cpu().numpy()  # [N, numbers]
+    return [row.tobytes() for row in np.packbits(zeros, axis=1)]
+
+
+def unmix(first: Tensor, second: Tensor) -> Tensor:
+    """The examples behind the first of two mixtures of the same two.
+
+    Args:
+        first: mixtures in which the wanted examples have at least half, ``[V, N, ...]``, nowhere negative.
+        second: those of the same examples in which the other one has at least half, ``[V, N, ...]``.
+
+    Returns:
+        ``[V, N, ...]``, of the type of ``first``. An example that has no zero where the other one is positive, in any
+        view, leaves a part of itself in the other one.
+    """
+    x, y = (values.double().transpose(0, 1) for values in (first, second))  # [N, V, ...]
+    both = (x > 0) & (y > 0)
+    t, s = (
+        torch.where(both, above / below, torch.inf).flatten(1).amin(1).view(-1, *(1,) * (x.dim() - 1))
+        for above, below in ((x, y), (y, x))
+    )
+    own = (1 - t) / (1 - s * t)  # a
+    found = (x - t * y) / (own * (1 - s * t))
+    return found.clamp(min=0).transpose(0, 1).to(first.dtype)
