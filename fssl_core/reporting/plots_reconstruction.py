@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from fssl_core.errors import DataError
-from fssl_core.reporting.plots_attack import MEASURES, MORE_PRIVATE
+from fssl_core.reporting.plots_attack import MEASURES
 from fssl_core.reporting.plots_style import (
     GREY,
     METHOD_COLOURS,
@@ -30,12 +30,7 @@ PARTS = {  # of an attack's errors, by the name in the key
     "views": MethodStyle(METHOD_COLOURS["MFCL"], "o", ""),
     "images": MethodStyle(OTHERS[1].colour, "s", ""),
 }
-AXES = {  # measure: its axis, where more privacy is
-    "mse": (MEASURES["mse"], "right"),
-    "psnr": (MEASURES["psnr"], "left"),
-    "ssim": (MEASURES["ssim"], "left"),
-    "explained": ("explained share", "left"),
-}
+AXES = {**MEASURES, "explained": "explained share"}
 
 
 @use_style()
@@ -81,10 +76,10 @@ def reconstruction_cases(
     for axes in grid[len(mosaics) :]:
         axes.set_axis_off()
     measured = list(lower.subplots(1, len(AXES), sharey=True))
-    for axes, (measure, (label, private)) in zip(measured, AXES.items(), strict=True):
+    for axes, (measure, label) in zip(measured, AXES.items(), strict=True):
         _rows(axes, results, attacks, measure)
         axes.set_xlabel(label)
-        axes.set_title(f"{private} is more private")
+        axes.set_title(f"{'right' if measure == 'mse' else 'left'} is more private")
     measured[0].axvline(results["grey_mse"].mean(), color=GREY, linestyle=":", zorder=1)
     measured[0].set_xlim(left=-0.04 * measured[0].get_xlim()[1])  # or the markers of exact attacks are cut in two
     measured[0].set_yticks(range(len(attacks)), attacks)
@@ -126,14 +121,14 @@ def attacks_by_depth(
     subtitle: str,
     title: str,
 ) -> Figure:
-    """Reconstructions by system, attack and layers on the client; below, MSE, PSNR and SSIM by layers.
+    """Reconstructions by system, attack and layers on the client; below, four measures by layers.
 
     Lines are means and standard deviations over rows of ``results``, usually seeds, with each row as a dot.
 
     Args:
         results: a row per attack with the columns system (a method), attack (a key of ``ATTACKS``), layers, mse, psnr
-            (decibel) and ssim; and the same measures with ``mean_image_`` before them, of the mean of an attacker's
-            images as the guess for every image.
+            (decibel), ssim and explained (see :func:`fssl_core.privacy.reconstruction.explained`); and the same with
+            ``mean_image_`` before them, of the mean of an attacker's images as the guess for every image.
         originals: the attacked images, uint8 ``[images, C, H, W]``.
         found: (system, attack) -> layers -> uint8 ``[images, C, H, W]``; a panel each.
         subtitle: profile, data and seeds.
@@ -159,13 +154,13 @@ def attacks_by_depth(
         axes.set_title(f"{system}:\n{attack}")
     styles = {f"{system}: {attack}": MethodStyle(METHOD_COLOURS[system], *ATTACKS[attack]) for system, attack in found}
     named = results.assign(line=results["system"] + ": " + results["attack"])
-    for axes, measure in zip(lower.subplots(1, len(MEASURES)), MEASURES, strict=True):
+    for axes, (measure, label) in zip(lower.subplots(1, len(AXES)), AXES.items(), strict=True):
         lines_over_seeds(axes, named, "layers", measure, styles, lambda x, number: x + 0.07 * number, hue="line")
         axes.axhline(results[f"mean_image_{measure}"].mean(), color=GREY, linestyle="-.", zorder=1)
         axes.set_xticks(sorted(results["layers"].unique()))
         axes.set_xlabel("layers on the client")
-        axes.set_ylabel(MEASURES[measure])
-        axes.set_title(f"{MEASURES[measure].partition(' ')[0]}: {MORE_PRIVATE[measure]} is more private")
+        axes.set_ylabel(label)
+        axes.set_title(f"{'higher' if measure == 'mse' else 'lower'} is more private")
         if measure == "mse":
             axes.set_ylim(bottom=0)
     keys = {name: Line2D([], [], color=s.colour, marker=s.marker, linestyle=s.line) for name, s in styles.items()}

@@ -69,7 +69,8 @@ DEPTHS = pd.DataFrame(
     [
         {
             "system": system, "attack": attack, "layers": layers, "seed": seed, "mse": 0.01 * layers, "psnr": 20.0,
-            "ssim": 0.5, "mean_image_mse": 0.04, "mean_image_psnr": 14.0, "mean_image_ssim": 0.1,
+            "ssim": 0.5, "explained": 0.6, "mean_image_mse": 0.04, "mean_image_psnr": 14.0, "mean_image_ssim": 0.1,
+            "mean_image_explained": 0.2,
         }
         for system, attack in (("MFCL", "decoder"), ("MFCL", "search, model unknown"), ("MonAcoSFL", "search"))
         for layers in ((1, 2, 5) if system == "MFCL" else (1, 9))
