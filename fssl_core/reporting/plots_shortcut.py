@@ -6,14 +6,23 @@ from matplotlib.lines import Line2D
 
 from fssl_core.reporting.plots_style import (
     GREY,
+    METHODS,
+    OTHERS,
     finish,
     first_column,
     mean_and_std,
-    method_styles,
     panels,
     percent_axis,
     use_style,
 )
+
+NORMS = {  # whatever the federation, the style that MFCL has with this normalisation
+    "BN": METHODS["MFCL(BN)"],
+    "GN": METHODS["MFCL(GN)"],
+    "GN, groups of TN": OTHERS[0],
+    "TN": METHODS["MFCL(TN)"],
+    "TN, views apart": METHODS["MFCL(TN), views apart"],
+}
 
 
 @use_style()
@@ -31,19 +40,20 @@ def neighbours_by_matching(
     dot.
 
     Args:
-        results: a row per run with the columns method, ``panel``, contrastive_accuracy and knn_accuracy (fractions).
+        results: a row per run with the columns normalisation (a key of ``NORMS``), ``panel``, contrastive_accuracy and
+            knn_accuracy (fractions).
         panel: column whose values become panels with their titles.
         chance: kNN accuracy of guessing, drawn as a line.
         subtitle: profile, data and seeds.
         title: the figure's title.
     """
-    styles = method_styles(results["method"])
+    styles = {name: style for name, style in NORMS.items() if name in set(results["normalisation"])}
     x, y = "contrastive_accuracy", "knn_accuracy"
     groups = dict([*results.groupby(panel, sort=False)])
     fig, grid = panels(len(groups), width=3.9, height=3.6, sharex=True, sharey=True)
     for axes, (name, rows) in zip(grid, groups.items(), strict=True):
-        for method, runs in rows.groupby("method", sort=False):
-            style = styles[method]
+        for norm, runs in rows.groupby("normalisation", sort=False):
+            style = styles[norm]
             (across, width), (up, height) = (mean_and_std(runs[column].to_numpy()) for column in (x, y))
             axes.errorbar(
                 across, up, xerr=width or None, yerr=height or None, color=style.colour, marker=style.marker,

@@ -70,7 +70,7 @@ METHODS: dict[str, MethodStyle] = {
     "FedCA": MethodStyle("#69e8a8", (3, 0, 90), "--"),
     # MFCL's, with twin norm as MFCL itself
     "MFCL(TN)": MethodStyle("#a89c00", (6, 0, 15), "-"),
-    "MFCL(TN), views apart": MethodStyle("#d6cf6a", (5, 2, 0), "--"),
+    "MFCL(TN), views apart": MethodStyle("#d6cf6a", (5, 0, 36), "--"),
     "MFCL(BN)": MethodStyle("#492a49", (7, 1, 0), "--"),
     "MFCL(GN)": MethodStyle("#0a3aa8", (9, 1, 0), "-."),
     "Orchestra": MethodStyle("#c8b879", (3, 1, 45), ":"),

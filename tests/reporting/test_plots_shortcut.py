@@ -5,16 +5,16 @@ from fssl_core.reporting.plots_style import METHOD_COLOURS
 
 RUNS = pd.DataFrame(
     [
-        ["MFCL(GN)", "MFCL", 0.6, 0.50],
-        ["MFCL(GN)", "MFCL", 0.6, 0.70],
-        ["MFCL(TN)", "MFCL", 0.9, 0.10],
-        ["FedSimCLR", "end to end", 0.4, 0.30],
+        ["GN", "MFCL", 0.6, 0.50],
+        ["GN", "MFCL", 0.6, 0.70],
+        ["TN", "MFCL", 0.9, 0.10],
+        ["TN, views apart", "end to end", 0.4, 0.30],
     ],
-    columns=["method", "where", "contrastive_accuracy", "knn_accuracy"],
+    columns=["normalisation", "where", "contrastive_accuracy", "knn_accuracy"],
 )
 
 
-def test_a_method_stands_at_its_mean_with_its_spread_in_its_panel():
+def test_a_normalisation_stands_at_its_mean_with_its_spread_in_its_panel():
     figure = neighbours_by_matching(RUNS, "where", chance=0.1, subtitle="profile laptop")
     first, second = figure.axes
     assert [axes.get_title("left") for axes in figure.axes] == ["MFCL", "end to end"]
@@ -26,4 +26,4 @@ def test_a_method_stands_at_its_mean_with_its_spread_in_its_panel():
     assert not twin.lines[2]
     assert second.containers[0].lines[0].get_xydata().tolist() == [[0.4, 0.3]]
     names = [text.get_text() for text in figure.legends[0].texts]
-    assert names == ["MFCL(GN)", "MFCL(TN)", "FedSimCLR", "chance"]
+    assert names == ["GN", "TN", "TN, views apart", "chance"]
