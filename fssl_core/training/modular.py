@@ -123,6 +123,10 @@ class AutoencoderSettings(AveragingSettings):
         decay = self.weight_decay
         return torch.optim.Adam([worker.weights], lr=self.learning_rate, betas=betas, weight_decay=decay, fused=True)
 
+    def client_model(self, run, data: Dataset) -> nn.Module:
+        """The client module that a finished run left, in evaluation mode: images in [0, 1] to maps."""
+        return self.trained_model(run, data).client_module
+
     def trainer(self, data: Dataset, run) -> "AutoencoderTrainer":
         return AutoencoderTrainer(self, data, run)
 
