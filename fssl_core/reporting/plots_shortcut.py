@@ -50,7 +50,7 @@ def neighbours_by_matching(
     styles = {name: style for name, style in NORMS.items() if name in set(results["normalisation"])}
     x, y = "contrastive_accuracy", "knn_accuracy"
     groups = dict([*results.groupby(panel, sort=False)])
-    fig, grid = panels(len(groups), width=3.9, height=3.6, sharex=True, sharey=True)
+    fig, grid = panels(len(groups), width=3.9, height=3.2, most=2 if len(groups) == 4 else 3, sharex=True, sharey=True)
     for axes, (name, rows) in zip(grid, groups.items(), strict=True):
         for norm, runs in rows.groupby("normalisation", sort=False):
             style = styles[norm]
