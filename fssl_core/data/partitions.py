@@ -7,6 +7,10 @@ Schemes:
     ``"dirichlet:alpha"``: each class is divided in proportions drawn from a symmetric Dirichlet distribution
         (Hsu et al., "Measuring the Effects of Non-Identical Data Distribution", 2019); small alpha, unlike clients.
     ``"dirichlet:alpha:least"``: the same, drawn again until every client has so many images; ``least`` is 1 above.
+    ``"majority:share"``: of the first classes, as many as clients, client i holds this share of class i, and the others
+        have equal parts of the rest of it; images of further classes go to nobody. With equally frequent classes this
+        is the bias sigma of Wang et al., "Optimizing Federated Learning on Non-IID Data with Reinforcement Learning",
+        2020, and with two clients and 0.99 the extreme imbalance of MFCL, Figure 4.
 """
 
 import numpy as np
@@ -16,13 +20,15 @@ from torch import Tensor
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
-SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, one-class"
+SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, majority:share, one-class"
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
 
 
 def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tensor]:
-    """Divide a set among clients; every image goes to exactly one client and no client stays empty.
+    """Divide a set among clients; every image goes to one client, unless the scheme says otherwise, and none to two.
+
+    No client stays empty.
 
     Args:
         labels: class of each image, int ``[N]``.
@@ -52,6 +58,8 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         alpha, _, least = argument.partition(":")
         numbers = _number(scheme, alpha, float), _number(scheme, least or "1", int)
         parts = _dirichlet(labels, clients, scheme, *numbers, draw)
+    elif kind == "majority":
+        parts = _by_majority(labels, clients, scheme, _number(scheme, argument, float), draw)
     else:
         raise SettingError("partition", scheme, f"one of {SCHEMES}")
     return [part.sort().values.to(device) for part in parts]
@@ -134,6 +142,21 @@ def _dirichlet(
     images = f"{least} images" if least > 1 else "an image"
     expected = f"a larger alpha or fewer clients: no draw of {DIRICHLET_DRAWS} gave each of {clients} clients {images}"
     raise SettingError("partition", scheme, expected)
+
+
+def _by_majority(labels: Tensor, clients: int, scheme: str, share: float, draw: torch.Generator) -> list[Tensor]:
+    members = _members(labels, draw)
+    if not 2 <= clients <= len(members):
+        raise SettingError("clients", clients, f"from 2 to {len(members)}, a class for each (for {scheme!r})")
+    if not 1 / clients <= share <= 1:
+        raise SettingError("partition", scheme, f"a share from 1 / {clients} to 1: its own class is a client's largest")
+    parts: list[list[Tensor]] = [[] for _ in range(clients)]
+    for own, images in enumerate(members[:clients]):
+        kept = max(1, round(share * len(images)))
+        parts[own].append(images[:kept])
+        for step, piece in enumerate(images[kept:].tensor_split(clients - 1), start=1):
+            parts[(own + step) % clients].append(piece)
+    return [torch.cat(part) for part in parts]
 
 
 def class_counts(labels: Tensor, parts: list[Tensor], classes: int) -> Tensor:

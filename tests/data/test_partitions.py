@@ -110,6 +110,37 @@ def test_the_least_size_decides_which_draw_is_taken_and_changes_nothing_else():
     assert min(map(len, unmet)) > smallest
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_majority_of_two_clients_gives_the_papers_counts(seed):
+    """4950 of one class and 50 of the other one, mirrored (MFCL, Figure 4)."""
+    labels = balanced(per_class=5000, seed=seed)
+    parts = partition(labels, 2, "majority:0.99", seed)
+    assert class_counts(labels, parts, 10).tolist() == [[4950, 50, *[0] * 8], [50, 4950, *[0] * 8]]
+    held = torch.cat(parts)
+    assert held.unique().numel() == len(held) == (labels < 2).sum()
+    assert all(torch.equal(part, part.sort().values) for part in parts)
+
+
+def test_majority_of_more_clients_divides_the_rest_of_a_class_equally():
+    labels = balanced(per_class=90)
+    counts = class_counts(labels, partition(labels, 4, "majority:0.7", 0), 10)
+    expected = torch.full((4, 4), 9) + torch.eye(4, dtype=torch.int64) * 54
+    assert torch.equal(counts[:, :4], expected)
+    assert counts[:, 4:].sum() == 0
+    for share, kept in ((0.25, 22), (1, 90)):  # round(22.5) is 22
+        counts = class_counts(labels, partition(labels, 4, f"majority:{share}", 0), 10)[:, :4]
+        assert (counts.diag() == kept).all()
+        assert (counts.sum(0) == 90).all()
+        assert (counts.sum(1) == 90).all()
+
+
+def test_the_seed_decides_who_holds_the_rare_images():
+    labels = balanced()
+    first, again, other = (partition(labels, 2, "majority:0.9", seed) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+
+
 def test_heterogeneity_of_closed_cases():
     labels = torch.arange(10).repeat(20)  # ordered: client i of "equal" holds every class twice
     equal = list(torch.arange(200).split(20))
@@ -172,6 +203,11 @@ def test_where_shares_do_not_come_out_even_some_classes_have_one_client_more(cla
         (10, "dirichlet:0.1:0", "partition='dirichlet:0.1:0' cannot be used: expected a whole number above 0"),
         (10, "dirichlet:0.1:2.5", "partition='dirichlet:0.1:2.5' cannot be used: expected a whole number above 0"),
         (10, "dirichlet:0.1:101", "'dirichlet:0.1:101' .* a larger alpha or fewer clients: .* 10 clients 101 images"),
+        (2, "majority", "partition='majority' cannot be used: expected a number above 0 after the colon"),
+        (2, "majority:0.4", "'majority:0.4' cannot be used: expected a share from 1 / 2 to 1"),
+        (2, "majority:1.01", "'majority:1.01' cannot be used: expected a share from 1 / 2 to 1"),
+        (1, "majority:1", "clients=1 cannot be used: expected from 2 to 10, a class for each"),
+        (11, "majority:0.9", "clients=11 cannot be used: expected from 2 to 10, a class for each"),
         (500, "dirichlet:0.01", "partition='dirichlet:0.01' cannot be used: expected a larger alpha or fewer clients"),
     ],
 )
