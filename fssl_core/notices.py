@@ -1,12 +1,19 @@
-"""Things a user should see once although nothing is wrong: a capped setting, a data set that is only a subset."""
+"""Lines on stderr for what a user should know although nothing is wrong."""
 
 import sys
+
+from tqdm import tqdm
 
 _seen: set[str] = set()
 
 
 def notice(message: str) -> None:
-    """Print ``message`` to stderr, once per process however often it is given."""
+    """Say it once per process, however often it is given: a capped setting, a data set that is only a subset."""
     if message not in _seen:
         _seen.add(message)
-        print(f"fssl: {message}", file=sys.stderr, flush=True)
+        say(message)
+
+
+def say(text: str) -> None:
+    """A line on stderr, above progress bars."""
+    tqdm.write(f"fssl: {text}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Resources of a client in closed form, without training anything."""
 
 from fssl_core.costs.compute import (
-    TRAINING_PASSES,
+    MOCOSFL_PASSES,
     Macs,
     Memory,
     compute_table,
@@ -21,8 +21,8 @@ from fssl_core.costs.traffic import (
 )
 
 __all__ = [
+    "MOCOSFL_PASSES",
     "RULES",
-    "TRAINING_PASSES",
     "EngineTraffic",
     "Macs",
     "Memory",

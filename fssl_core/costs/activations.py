@@ -27,14 +27,13 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from fssl_core.costs.compute import Memory
-from fssl_core.costs.parts import HEADS, build_model, token_count, total, vit
+from fssl_core.costs.parts import HEADS, PROJECTOR, build_model, token_count, total, vit
 from fssl_core.federation.schedule import Stage
 from fssl_core.settings import check_choice, check_range
 
 ATTENTION = ("explicit", "fused")  # with or without a table of N x N weights for each head
 PRECISIONS = ("float32", "mixed")  # mixed: autocast of CUDA to 16 bits
 ADAMW_STATES = 2  # values kept for a trained parameter
-PROJECTOR = (512, 512, 256)
 
 
 def block_saved_bytes(

@@ -12,7 +12,7 @@ peak of a process, the other not at all. Here both are counted by one rule, at t
   transformer's attention keeps its weights, as it does without a fused kernel.
 
 Differs from the papers: LW-FedSSL's GFLOPs leave out the target branch and one view of MoCoV3 and BYOL; MocoSFL's rule
-(:data:`~fssl_core.costs.compute.TRAINING_PASSES`) has one pass for backward. Under a precision of bfloat16 autograd
+(:data:`~fssl_core.costs.compute.MOCOSFL_PASSES`) has one pass for backward. Under a precision of bfloat16 autograd
 keeps 2 bytes of most values; here they have 4.
 
 What a client sends and receives is counted where it happens, by the run's own ledger.

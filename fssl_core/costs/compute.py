@@ -25,10 +25,11 @@ from fssl_core.errors import SettingError
 from fssl_core.models import Backbone, GlobalPool, build_backbone, cut, cut_layers
 from fssl_core.settings import check_range
 
-# The authors' rule for a training step, x the forward pass: forward, backward and the momentum model's forward. Their
-# backward pass costs one forward pass. It has two products per layer (gradients of weights and of inputs), so this is
-# right for a single layer, whose input needs no gradient, and too low for deeper clients by nearly one forward pass.
-TRAINING_PASSES = 3
+# The authors' rule for a training step, x the forward pass: forward, backward and the momentum model's forward. (The
+# three of LW-FedSSL, TRAINED_PASSES in costs.layerwise, are others.) Their backward pass costs one forward pass. It
+# has two products per layer (gradients of weights and of inputs), so this is right for a single layer, whose input
+# needs no gradient, and too low for deeper clients by nearly one forward pass.
+MOCOSFL_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,8 @@ class Memory:
     Args:
         model_bytes: parameters and buffers.
         gradient_bytes: one value per trained parameter.
-        optimiser_bytes: momentum of SGD, one value per trained parameter.
-        momentum_model_bytes: the exponential moving average: parameters and buffers again.
+        optimiser_bytes: its states: one value per trained parameter for the momentum of SGD, two for AdamW.
+        momentum_model_bytes: the momentum model or target branch: parameters and buffers again.
         saved_bytes: see :func:`saved_bytes`.
     """
 
@@ -260,7 +261,7 @@ def compute_table(
                         "cut_layer": cut_layer,
                         "batch": batch,
                         "forward_macs": macs,
-                        "training_macs": TRAINING_PASSES * macs,
+                        "training_macs": MOCOSFL_PASSES * macs,
                         "share_of_whole": macs / whole_macs,
                         **asdict(memory),
                         "memory_bytes": memory.total_bytes,

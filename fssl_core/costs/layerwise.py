@@ -26,6 +26,7 @@ from typing import Any
 import pandas as pd
 
 from fssl_core.costs.parts import HEADS, Encoder, Model, build_model, resnet18, total, vit
+from fssl_core.data.datasets import COCO_IMAGES
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import Stage, by_round, schedule
 from fssl_core.settings import check_choice, check_range
@@ -47,7 +48,6 @@ METHODS = {  # name in the tables: how it trains, the SSL methods that it comes 
 }
 ADD_ONS = ("none", "depth dropout", "proximal alignment", "representation alignment")
 DROPOUT_UNITS = 6  # depth dropout: most units that are present; gives Table 6, whose text states no number
-COCO_IMAGES = 118_287  # train2017
 
 
 @dataclass(frozen=True)
@@ -216,18 +216,22 @@ def resources(
         alignment=alignment,
     )
     if method == "FedCA":
-        sent += dictionary_bytes(rounds, clients, batch_size)
+        sent += dictionary_bytes(rounds, clients, COCO_IMAGES // clients, batch_size)
         macs += 2 * rounds * total((model.encoder.stem, *model.encoder.units)).macs
     return Resources(round(participation * sent), round(participation * macs))
 
 
-def dictionary_bytes(rounds: int, clients: int, batch_size: int, embedding: int = 256) -> int:
+def dictionary_bytes(rounds: int, clients: int, images: int, batch_size: int, embedding: int = 256) -> int:
     """FedCA's dictionaries of one client over all rounds, in bytes of float32; a hypothesis that fits Table 2.
 
-    A projection for each of the client's images that a local epoch sees, whose last incomplete batch is left out:
-    11,776 = 23 x 512 of COCO's 11,828 a client. Up in every round; the union of all clients' down from round 2 on.
+    A projection for each image that a local epoch sees, which leaves out the last incomplete batch: 11,776 = 23 x 512
+    of the 11,828 that a client has of COCO. Up in every round; the union of all clients' down from round 2 on.
+
+    Args:
+        images: of one client.
+        embedding: width of a projection.
     """
-    entries = COCO_IMAGES // clients // batch_size * batch_size  # n
+    entries = images // batch_size * batch_size  # n
     return 4 * embedding * entries * (rounds + clients * (rounds - 1))
 
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import torch
 import torchvision
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from fssl_core.costs.compute import forward_macs
@@ -88,26 +88,20 @@ class Sizes(NamedTuple):
 
 def module_sizes(module: nn.Module, image_size: int) -> Sizes:
     """Sizes of a module for an image of three channels; nothing is computed and the module is not changed."""
-    module = copy.deepcopy(module).to("meta").eval()
-    conv_maps, relu_maps = (_output_values(module, image_size, kind) for kind in (_ConvNd, nn.ReLU))
     macs = forward_macs(module, (3, image_size, image_size))
     parameters = sum(value.numel() for value in module.parameters())
-    return Sizes(parameters, conv_maps, relu_maps, macs.products, macs.total)
+    module = copy.deepcopy(module).to("meta").eval()
+    maps = dict.fromkeys((_ConvNd, nn.ReLU), 0)
 
+    def count(layer: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
+        maps[_ConvNd if isinstance(layer, _ConvNd) else nn.ReLU] += output.numel()
 
-def _output_values(module: nn.Module, image_size: int, kind: type[nn.Module]) -> int:
-    """How many values all layers of a kind give for one image."""
-    counted = []
-    handles = [
-        layer.register_forward_hook(lambda _, __, output: counted.append(output.numel()))
-        for layer in module.modules()
-        if isinstance(layer, kind)
-    ]
+    for layer in module.modules():
+        if isinstance(layer, tuple(maps)):
+            layer.register_forward_hook(count)
     with torch.no_grad():
         module(torch.empty(1, 3, image_size, image_size, device="meta"))
-    for handle in handles:
-        handle.remove()
-    return sum(counted)
+    return Sizes(parameters, maps[_ConvNd], maps[nn.ReLU], macs.products, macs.total)
 
 
 @cache

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice, check_range
 
+PROJECTOR = (512, 512, 256)  # widths of the projector H (Section 4.1)
 HEADS = {"MoCoV3": (512, 256), "BYOL": (512, 256), "SimCLR": ()}  # widths of the predictor P: none with SimCLR
 
 
@@ -89,14 +90,14 @@ class Model:
 
 
 def build_model(encoder: Encoder, ssl_method: str) -> Model:
-    """An encoder with the paper's heads (Section 4.1): ``H`` of widths 512, 512, 256, ``P`` of widths 512, 256.
+    """An encoder with the paper's heads, ``H`` of widths ``PROJECTOR`` and ``P`` of those in ``HEADS``.
 
     Raises:
         SettingError: another method than MoCoV3, BYOL and SimCLR.
     """
     check_choice("ssl_method", ssl_method, HEADS)
-    projector = mlp_head(encoder.feature_dim, (512, 512, 256), output_norm=True)
-    return Model(encoder, projector, mlp_head(256, HEADS[ssl_method]))
+    projector = mlp_head(encoder.feature_dim, PROJECTOR, output_norm=True)
+    return Model(encoder, projector, mlp_head(PROJECTOR[-1], HEADS[ssl_method]))
 
 
 def vit(

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -127,6 +127,20 @@ class Dataset:
         return replace(self, train=ImageSet(self.train.images[chosen], labels[chosen]))
 
 
+class Pixels(Dataset):
+    """A data set that is not normalised: its models see pixels in [0, 1], in training and in every evaluation."""
+
+    @classmethod
+    def of(cls, data: Dataset) -> "Pixels":
+        """The same images."""
+        return cls(**{part.name: getattr(data, part.name) for part in fields(data)})
+
+    @cached_property
+    def _statistics(self) -> tuple[Tensor, Tensor]:
+        zeros = torch.zeros(self.channels, device=self.train.images.device)
+        return zeros, zeros + 1
+
+
 Parts = tuple[readers.Split, readers.Split, tuple[str, ...]]  # train, test, class names
 
 
@@ -210,9 +224,9 @@ def _load(name: str, root: Path, image_size: int | None) -> Dataset:
     if name in EMBEDDED:
         (train, test), classes, official = EMBEDDED[name](), tuple(map(str, range(10))), False
     else:
-        path = _find(name, root)
+        path = find_dataset(name, root)
         if path is None:
-            raise DataError(_how_to_get(name, root))
+            raise DataError(how_to_get(name, root))
         train, test, classes = _read(name, path, image_size or FOLDER_IMAGE_SIZE)
         official = _is_official(name, path, len(train[0]), len(test[0]))
     if image_size is not None:
@@ -220,8 +234,8 @@ def _load(name: str, root: Path, image_size: int | None) -> Dataset:
     return Dataset(name, ImageSet(*train), ImageSet(*test), classes, official)
 
 
-def _find(name: str, root: Path) -> Path | None:
-    """The file or folder of a set that is not embedded, if it is there."""
+def find_dataset(name: str, root: Path) -> Path | None:
+    """The file or folder of a set that is not embedded, if it is there under ``root``; nothing is read."""
     places = [root / folder for folder in _places(name)]
     return next((place for place in places if place.exists()), None)
 
@@ -232,7 +246,8 @@ def _places(name: str) -> tuple[str, ...]:
     return (f"{name.removesuffix(VALIDATION)}.npz",) if name.startswith(MEDMNIST) else (name,)
 
 
-def _how_to_get(name: str, root: Path) -> str:
+def how_to_get(name: str, root: Path) -> str:
+    """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
     where = " or ".join(str(root / place) for place in _places(name))
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
@@ -314,7 +329,7 @@ def _describe(name: str, root: Path) -> dict[str, object]:
     if name in EMBEDDED:
         train, test = EMBEDDED[name]()
         return row | {"train": len(train[0]), "test": len(test[0]), "path": "embedded"}
-    path = _find(name, root)
+    path = find_dataset(name, root)
     if path is None:
         return row | {"found": False, "path": str(root / _places(name)[0])}
     row["path"] = str(path)
@@ -339,8 +354,8 @@ def download(name: str) -> Path:
     if name not in DOWNLOADS:
         if name in EMBEDDED:
             raise DataError(f"{name} is embedded: there is nothing to download.")
-        raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {_how_to_get(name, root)}")
-    path = _find(name, root)
+        raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name, root)}")
+    path = find_dataset(name, root)
     if path is not None:
         if _load(name, root, None).official:
             return path

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fssl_core.data.datasets import EMBEDDED, _find, _how_to_get
+from fssl_core.data.datasets import EMBEDDED, find_dataset, how_to_get
 from fssl_core.paths import data_root
 
 
@@ -16,6 +16,5 @@ def missing_datasets(names: Iterable[str]) -> dict[str, str]:
         a sentence by name, in order.
     """
     root = data_root()
-    return {
-        name: _how_to_get(name, root) for name in dict.fromkeys(names) if name not in EMBEDDED and not _find(name, root)
-    }
+    missing = (name for name in dict.fromkeys(names) if name not in EMBEDDED and not find_dataset(name, root))
+    return {name: how_to_get(name, root) for name in missing}

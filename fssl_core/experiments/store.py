@@ -17,7 +17,7 @@ old version are computed again, and so are runs that build on them, whose settin
 import dataclasses
 import json
 import shutil
-import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,6 +30,7 @@ from tqdm import tqdm
 from fssl_core.errors import FsslError
 from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write, write_json
+from fssl_core.notices import say
 from fssl_core.paths import runs_root
 from fssl_core.settings import Settings
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
@@ -136,7 +137,7 @@ class Run:
             leftover.unlink()
         stored, asked = _read_json(self.folder / "settings.json"), self._identity()
         if stored is not None and stored != asked:
-            _notice(f"{self} was computed by version {stored.get('version')} of the code; starting again.")
+            say(f"{self} was computed by version {stored.get('version')} of the code; starting again.")
             self._clear()
         write_json(self.folder / "settings.json", asked)
 
@@ -163,7 +164,7 @@ class Run:
         except KeyboardInterrupt:
             saved = self.checkpoint.path.exists()
             start = f"resume from the last checkpoint in {self.folder}" if saved else "start it again"
-            _notice(f"{self} interrupted; run again to {start}.")
+            say(f"{self} interrupted; run again to {start}.")
             raise
         record()
         write_json(self.folder / "summary.json", summary)
@@ -207,8 +208,9 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFr
     with tqdm(total=len(unfinished), desc="runs", unit="run", leave=False, dynamic_ncols=True, disable=hidden) as bar:
         for handle in unfinished:
             values = _flat(handle.settings.as_dict())
-            words = (str(values.get(name)) for name in varying)
+            words = (str(values[name]) for name in varying if values.get(name) is not None)
             title = " ".join(word for word in words if len(word) <= 40)  # not the nested settings of other runs
+            title = textwrap.shorten(title, 60, placeholder=" ...")
             _finish(handle, show=progress, position=1, title=title)
             bar.update()
     return pd.DataFrame([runs[item.key]._row() for item in settings])
@@ -273,7 +275,7 @@ def _locked(handle: Run) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        _notice(f"Another process is computing {handle}; waiting for it.")
+        say(f"Another process is computing {handle}; waiting for it.")
         lock.acquire()
     try:
         yield
@@ -297,10 +299,6 @@ class _Bar:
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
-
-
-def _notice(text: str) -> None:
-    tqdm.write(f"fssl: {text}", file=sys.stderr)  # above the bars
 
 
 def _version(settings: Settings) -> int | str:

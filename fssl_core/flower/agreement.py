@@ -1,7 +1,7 @@
 """What server and clients have to share: settings, the version of the code, the images.
 
 A run's configuration (``[tool.flwr.app.config]``, and what ``flwr run --run-config`` replaces in it) holds the
-arguments of :func:`~fssl_core.experiments.profiles.ldawa_settings`, so every process makes the settings itself. They
+arguments of :func:`~fssl_core.experiments.ldawa_settings`, so every process makes the settings itself. They
 can differ all the same: a profile changes from one version of the package to the next. So the server tells its terms
 first, and a client that has others says which.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import fssl_core
 from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import SettingError
-from fssl_core.experiments.profiles import ldawa_settings
+from fssl_core.experiments.profiles_ldawa import ldawa_settings
 from fssl_core.training.averaging import AveragingSettings
 
 SERVER_ONLY = ("wait", "timeout")  # no settings: see the server

@@ -40,10 +40,7 @@ def main(grid: Grid, context: Context) -> None:
     run = Run(settings)
     run.folder = runs_root() / "flower" / str(context.run_id)  # apart from what one process computes and finds again
     write_json(run.folder / "settings.json", settings.as_dict())
-    for name, table in trainer.tables().items():
-        run.write_table(name, table)
-    for name, state in trainer.tensors().items():
-        run.save_tensors(name, state)
+    trainer.write(run)
     write_json(run.folder / "provenance.json", session.record() | {"lost_clients": strategy.lost})
     write_json(run.folder / "summary.json", summary)
     notice(f"stored in {run.folder}")

@@ -20,7 +20,8 @@ import fssl_core
 from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.messages import Message, ProtocolError, encode
-from fssl_core.network.peers import Peers, notice
+from fssl_core.network.peers import Peers
+from fssl_core.notices import say
 from fssl_core.training.split import SplitSettings
 
 PROTOCOL = 1  # raise when messages change
@@ -84,7 +85,7 @@ def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> 
             _examine(peers, identity, message, settings.clients, welcome)
         elif message.kind == "ready":
             ready.add(client)
-            notice(f"client {client} is ready ({len(ready)} of {settings.clients}).")
+            say(f"client {client} is ready ({len(ready)} of {settings.clients}).")
         else:
             peers.lose(client, f"it sent {message.kind[:100]!r} instead of 'ready'", tell=True)
     peers.training = True

@@ -2,25 +2,19 @@
 
 import errno
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
 import zmq
-from tqdm import tqdm
 
 from fssl_core.errors import FsslError
 from fssl_core.network.messages import Layout, Message, ProtocolError, check_layout, decode, encode
 from fssl_core.network.sockets import GOODBYE, explained, new_socket
+from fssl_core.notices import say
 
 Frames = list[bytes]
-
-
-def notice(text: str) -> None:
-    """A line on stderr, above a progress bar."""
-    tqdm.write(f"fssl: {text}", file=sys.stderr)
 
 
 class Peers:
@@ -99,7 +93,7 @@ class Peers:
 
     def refuse(self, identity: bytes, reason: str) -> None:
         """Tell somebody who is no member why not."""
-        notice(f"refused a peer: {reason}")
+        say(f"refused a peer: {reason}")
         self.reply(identity, encode(Message("refused", {"reason": reason})))
 
     # ---------------------------------------------------------------- receiving
@@ -179,9 +173,9 @@ class Peers:
         if self.training:
             self.lost[client] = reason
             names = ", ".join(map(str, sorted(self.members)))
-            notice(f"client {client} is lost: {reason}. Going on with {f'client {names}' if names else 'nobody'}.")
+            say(f"client {client} is lost: {reason}. Going on with {f'client {names}' if names else 'nobody'}.")
         else:
-            notice(f"client {client} is gone before the start: {reason}. Another can take its place.")
+            say(f"client {client} is gone before the start: {reason}. Another can take its place.")
 
     # ---------------------------------------------------------------- bytes
 

@@ -10,13 +10,15 @@ import pandas as pd
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.experiments.provenance import Session
-from fssl_core.files import atomic_write, write_json
+from fssl_core.experiments.store import Run
+from fssl_core.files import write_json
 from fssl_core.network.handshake import admit, check_types
 from fssl_core.network.messages import Message
-from fssl_core.network.peers import Peers, notice
+from fssl_core.network.peers import Peers
 from fssl_core.network.remote_clients import RemoteClients
+from fssl_core.notices import say
 from fssl_core.settings import check_range
-from fssl_core.training.checkpoint import full_disk_explained, save_tensors
+from fssl_core.training.checkpoint import full_disk_explained
 from fssl_core.training.split import SplitSettings, SplitTrainer
 
 
@@ -75,7 +77,7 @@ def serve_split(
     with Peers(bind, timeout) as peers:
         clients = RemoteClients(settings, client, data, peers)
         trainer = SplitTrainer(settings, data, clients=clients)
-        notice(f"waiting for {settings.clients} clients at {peers.address}")
+        say(f"waiting for {settings.clients} clients at {peers.address}")
         admit(peers, settings, data, wait)
         with repeatable_kernels():
             trainer.train(progress)
@@ -100,10 +102,10 @@ def claim_folder(folder: Path, settings: SplitSettings) -> None:
 
 def store(served: Served, folder: Path) -> None:
     """Leave tables, the best model, provenance and, last, the summary in a folder."""
+    run = Run(served.trainer.settings)
+    run.folder = folder  # apart from what one process computes and finds again
     with full_disk_explained(folder):
-        for name, table in (served.trainer.tables() | {"wire": served.wire}).items():
-            with atomic_write(folder / f"{name}.csv", "w") as file:
-                table.to_csv(file, index=False)
-        save_tensors(folder / "best.tensors", served.trainer.best["model"])
+        served.trainer.write(run)
+        run.write_table("wire", served.wire)
         write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
         write_json(folder / "summary.json", served.summary)

@@ -25,9 +25,9 @@ from fssl_core.errors import SettingError
 from fssl_core.models.initialise import build
 from fssl_core.models.layers import Conv2d, ConvTranspose2d, conv_norm, norm_layer
 from fssl_core.models.resnet import shortcut
-from fssl_core.settings import check_choice
 
 Shape = tuple[int, int, int]  # channels, height, width
+NORM = "batch"  # of every layer
 
 
 class DecoderName(NamedTuple):
@@ -54,12 +54,12 @@ class DecoderName(NamedTuple):
 class ResidualBlock(nn.Module):
     """Pre-activation: norm, ReLU and a 3x3 convolution, twice; nothing follows the addition."""
 
-    def __init__(self, norm: str, in_channels: int, out_channels: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.norm = norm_layer(norm, in_channels)
-        self.conv1 = conv_norm(norm, in_channels, out_channels, 3)
+        self.norm = norm_layer(NORM, in_channels)
+        self.conv1 = conv_norm(NORM, in_channels, out_channels, 3)
         self.conv2 = Conv2d(out_channels, out_channels, 3)
-        self.shortcut = shortcut(norm, in_channels, out_channels, stride=1)
+        self.shortcut = shortcut(NORM, in_channels, out_channels, stride=1)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = F.relu_(self.conv1(F.relu_(self.norm(x))))
@@ -85,7 +85,6 @@ def build_decoder(
     latent_shape: Shape,
     image_shape: Shape,
     *,
-    norm: str = "batch",
     generator: torch.Generator | None = None,
 ) -> nn.Sequential:
     """A decoder on the CPU with its first values, from ``[B, c, h, w]`` to images ``[B, C, H, W]`` in (0, 1).
@@ -94,29 +93,26 @@ def build_decoder(
         name: ``res_normN<blocks>C<channels>`` or ``conv_normN<blocks>C<channels>``.
         latent_shape: (c, h, w) of what a client sends for one image.
         image_shape: (C, H, W).
-        norm: ``"batch"``, as the attack has it, or ``"group"``, as the simulated attacker of a defence has it where
-            clients have few images a step.
         generator: source of the first values, on the CPU; without one, always the same values.
 
     Raises:
-        SettingError: for an unknown name or norm, or where the latent cannot be doubled to the image's size.
+        SettingError: for an unknown name, or where the latent cannot be doubled to the image's size.
     """
     residual, blocks, channels = DecoderName.parse(name)
-    check_choice("norm", norm, ("group", "batch"))  # an attacker has no twins
     doublings = upsamplings(latent_shape, image_shape)
 
     def block(in_channels: int) -> list[nn.Module]:
-        make = ResidualBlock(norm, in_channels, channels) if residual else conv_norm(norm, in_channels, channels, 3)
+        make = ResidualBlock(in_channels, channels) if residual else conv_norm(NORM, in_channels, channels, 3)
         return [make, nn.ReLU(inplace=True)]
 
     def double() -> list[nn.Module]:
-        return [ConvTranspose2d(channels, channels, 3, 2), norm_layer(norm, channels), nn.ReLU(inplace=True)]
+        return [ConvTranspose2d(channels, channels, 3, 2), norm_layer(NORM, channels), nn.ReLU(inplace=True)]
 
     def make() -> nn.Sequential:
         stages = [block(latent_shape[0])] + [block(channels) for _ in range(blocks)]
         stages += [double() for _ in range(doublings)] + [block(channels) for _ in range(2 - doublings)]
         colours = image_shape[0]
-        last = ResidualBlock(norm, channels, colours) if residual else Conv2d(channels, colours, 3, bias=True)
+        last = ResidualBlock(channels, colours) if residual else Conv2d(channels, colours, 3, bias=True)
         return nn.Sequential(*(layer for stage in stages for layer in stage), last, nn.Sigmoid())
 
     return build(make, generator)

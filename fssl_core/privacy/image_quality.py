@@ -1,4 +1,4 @@
-"""How alike two images are: MSE, PSNR and SSIM, one number per image.
+"""How alike two images are: MSE, PSNR, SSIM and the share explained, one number per image.
 
 SSIM: Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", IEEE Transactions on
 Image Processing 13(4), 2004, Section III.C, with its window (Gaussian, 11 x 11, sigma 1.5) and constants (K1 = 0.01,
@@ -58,6 +58,38 @@ def ssim(images: Tensor, references: Tensor) -> Tensor:
     luminance = (2 * mean_x * mean_y + C1) / (mean_x**2 + mean_y**2 + C1)
     structure = (2 * covariance + C2) / (variance_x + variance_y + C2)
     return (luminance * structure).flatten(1).mean(1)
+
+
+def explained(images: Tensor, references: Tensor) -> Tensor:
+    """The squared correlation of the pixels of each image with those of its reference.
+
+    It is the share of a reference's variance that the image explains for somebody who may change its brightness and
+    contrast. A negative is worth as much as the picture, where MSE and SSIM take it for something worse than nothing:
+    a model that is not known may well be matched by negatives.
+
+    Args:
+        images, references: float ``[N, C, H, W]``.
+
+    Returns:
+        float64 ``[N]`` in [0, 1]; 0 where one of the two is all of one value.
+    """
+    x, y = (values.double().flatten(1) for values in (images, references))
+    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    product = x.square().sum(1) * y.square().sum(1)
+    return torch.where(product > 0, (x * y).sum(1).square() / product, 0.0).clamp(max=1)
+
+
+MEASURES = {"mse": mse, "psnr": psnr, "ssim": ssim}
+
+
+def quality(images: Tensor, references: Tensor) -> dict[str, float]:
+    """Mean and standard error, over images, of each measure; both are float ``[N, C, H, W]`` in [0, 1]."""
+    found = {}
+    for name, measure in MEASURES.items():
+        values = measure(images, references)  # [N]
+        found[name] = values.mean().item()
+        found[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
+    return found
 
 
 def check_size(side: int) -> None:

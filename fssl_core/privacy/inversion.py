@@ -29,13 +29,12 @@ from fssl_core.evaluation.features import extract
 from fssl_core.federation.clients import BACKENDS
 from fssl_core.privacy.decoder import DecoderName, Shape
 from fssl_core.privacy.decoder_training import reconstruct, train_decoders
-from fssl_core.privacy.image_quality import check_size, mse, psnr, ssim
+from fssl_core.privacy.image_quality import MEASURES, check_size, quality
 from fssl_core.random import generator
 from fssl_core.settings import Settings, check_choice, check_range
 
 FEWEST_IMAGES = 10  # of the attacker: nine to train on and one to select the epoch by
 SHOWN_IMAGES = 8  # attacked images whose reconstructions are kept
-MEASURES = {"mse": mse, "psnr": psnr, "ssim": ssim}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +96,10 @@ class InversionSettings(Settings):
             raise SettingError("attacker_images", count, f"at most {len(train)}, the number of training images")
         if self.test_images > len(test):
             raise SettingError("test_images", self.test_images, f"at most {len(test)}, the number of test images")
-        own = torch.randperm(len(train), generator=generator(self.seed, "attacker images"))[:count]
-        attacked = torch.randperm(len(test), generator=generator(self.seed, "attacked images"))[: self.test_images]
-        return train[own.to(train.device)], test[attacked.to(test.device)]
+        return (
+            draw_images(train, count, "attacker images", self.seed),
+            draw_images(test, self.test_images, "attacked images", self.seed),
+        )
 
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Attack every target, and leave tables and tensors in the run's folder.
@@ -210,14 +210,10 @@ class InversionSettings(Settings):
         ]
 
 
-def quality(images: Tensor, references: Tensor) -> dict[str, float]:
-    """Mean and standard error, over images, of each measure; both are float ``[N, C, H, W]`` in [0, 1]."""
-    found = {}
-    for name, measure in MEASURES.items():
-        values = measure(images, references)  # [N]
-        found[name] = values.mean().item()
-        found[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
-    return found
+def draw_images(images: Tensor, count: int, purpose: str, seed: int) -> Tensor:
+    """``count`` of the images in a random order: the same ones in all attacks of one seed and purpose."""
+    rows = torch.randperm(len(images), generator=generator(seed, purpose))[:count]
+    return images[rows.to(images.device)]
 
 
 def _sent(clients: Sequence[nn.Module], images: Tensor, data: Dataset, precision: str) -> Tensor:

@@ -28,8 +28,8 @@ from fssl_core.devices import default_device, keep_freed_memory, repeatable_kern
 from fssl_core.errors import SettingError
 from fssl_core.models import paired
 from fssl_core.objectives.reconstruction import LOSSES
-from fssl_core.privacy.image_quality import check_size, mse
-from fssl_core.privacy.inversion import quality
+from fssl_core.privacy.image_quality import check_size, explained, mse, quality
+from fssl_core.privacy.inversion import draw_images
 from fssl_core.privacy.matching import GradientDistance, match
 from fssl_core.privacy.threat import ACTIVATION_MATCHING, SURROGATES, ThreatModel, matching_without_model, two_servers
 from fssl_core.privacy.unmixing import unmix, zero_patterns
@@ -132,8 +132,8 @@ class ReconstructionSettings(Settings):
 
         Returns:
             the run's summary. Means over the attacked views, with standard errors: mse, psnr in decibel, ssim; and
-            ``explained``, see :func:`explained`. The same of the image, for which the mean of its reconstructed views
-            is the guess, with ``image_`` before them.
+            :func:`~fssl_core.privacy.image_quality.explained`. The same of the image, for which the mean of its
+            reconstructed views is the guess, with ``image_`` before them.
             ``grey_mse``: of views for a guess of 0.5 everywhere. ``case``: as in Table 8, None for test images.
         """
         keep_freed_memory()
@@ -196,8 +196,7 @@ class ReconstructionSettings(Settings):
             return self._sent_views(run, data)
         images = data.test.images
         self._check_enough(len(images), "the number of test images")
-        chosen = torch.randperm(len(images), generator=generator(self.seed, "attacked images"))[: self.images]
-        pixels = images[chosen.to(images.device)]
+        pixels = draw_images(images, self.images, "attacked images", self.seed)
         module = self.clients_module(run, data)
         views = (pixels / 255).to(_dtype(module))
         with torch.no_grad():
@@ -211,8 +210,7 @@ class ReconstructionSettings(Settings):
         self._check_enough(len(places), f"the number of images of client {client}")
         chosen = torch.randperm(len(places), generator=draw)[: self.images]
         pixels = data.train.images[sends.images[places[chosen].to(sends.images.device)]]
-        draws = sends.draws(client, 0)[chosen]
-        views = torch.stack([sends.augment(pixels, draws[:, 0]), sends.augment_second(pixels, draws[:, 1])])
+        views = sends.views(pixels, sends.draws(client, 0)[chosen])
         sent = sends.batch(places[chosen], 0)
         if self.unmix:
             sent = self._unmixed(sends, places, places[chosen], sent)
@@ -240,10 +238,8 @@ class ReconstructionSettings(Settings):
 
     def clients_module(self, run, data: Dataset) -> nn.Module:
         """What makes representations of images on the clients, in evaluation mode."""
-        first = self._phase1
-        if first is None:
-            return self.target.client_model(run.result_of(self.target), data)
-        return first.trained_model(run.result_of(first), data).client_module
+        target = self._phase1 or self.target
+        return target.client_model(run.result_of(target), data)
 
     def attackers_module(self, run, data: Dataset) -> nn.Module:
         """The clients' own where servers collude, else a surrogate with random values; in evaluation mode."""
@@ -269,25 +265,6 @@ class ReconstructionSettings(Settings):
             return loss(model(batch), batch)
 
         return GradientDistance(reconstruction_loss, list(model.parameters()), views)
-
-
-def explained(images: Tensor, references: Tensor) -> Tensor:
-    """The squared correlation of the pixels of each image with those of its reference.
-
-    It is the share of a reference's variance that the image explains for somebody who may change its brightness and
-    contrast. A negative is worth as much as the picture, where MSE and SSIM take it for something worse than nothing:
-    a model that is not known may well be matched by negatives.
-
-    Args:
-        images, references: float ``[N, C, H, W]``.
-
-    Returns:
-        float64 ``[N]`` in [0, 1]; 0 where one of the two is all of one value.
-    """
-    x, y = (values.double().flatten(1) for values in (images, references))
-    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
-    product = x.square().sum(1) * y.square().sum(1)
-    return torch.where(product > 0, (x * y).sum(1).square() / product, 0.0).clamp(max=1)
 
 
 def _dtype(module: nn.Module) -> torch.dtype:

@@ -62,13 +62,11 @@ MODEL_INVERSION = ThreatModel(
     source="MonAcoSFL, Section 5.3; 1 % as stated there",
 )
 
-ACTIVATION_MATCHING = ThreatModel(
+ACTIVATION_MATCHING = replace(
+    MODEL_INVERSION,
     name="Activation matching",
-    attacker="the server, honest but curious: it follows the protocol and keeps what it receives",
-    sees="the activations that a client sends of images which the attacker has never seen, here test images",
     has="the client's model, which every synchronisation passes through its hands; no image",
     wants="the images: it searches pixels of which the client's model makes these activations",
-    cannot="change what clients compute, or look at their images, labels or augmentations",
     source="He et al., ACSAC 2019, white-box attack; on the server of MonAcoSFL, Section 5.3",
 )
 

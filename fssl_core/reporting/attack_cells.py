@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fssl_core.errors import DataError
 from fssl_core.experiments.store import Run
-from fssl_core.privacy.inversion import MEASURES, SHOWN_IMAGES, InversionSettings, quality
-from fssl_core.privacy.reconstruction import ReconstructionSettings, explained
+from fssl_core.privacy.image_quality import MEASURES, explained, quality
+from fssl_core.privacy.inversion import SHOWN_IMAGES, InversionSettings
+from fssl_core.privacy.reconstruction import ReconstructionSettings
 from fssl_core.training.modular import AutoencoderSettings
 from fssl_core.training.split import SplitSettings
 
@@ -30,7 +31,7 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         The columns system (``"MFCL"``, or the method of split learning), attack (``"decoder"``, ``"search"`` or
         ``"search, model unknown"``), layers (on the client), seed, latent (the shape of what is sent), mse, psnr
         (decibel) and ssim, means over the attacked images; explained (see
-        :func:`fssl_core.privacy.reconstruction.explained`), the mean over the first eight of them, which a decoder's
+        :func:`fssl_core.privacy.image_quality.explained`), the mean over the first eight of them, which a decoder's
         run keeps; representation_error (of a search), official_data and key. With ``mean_image_`` before them, the
         four measures of the mean of a decoder's own images as the guess for every image, in all rows of the same
         system and seed.

@@ -48,7 +48,7 @@ def reconstruction_cases(
 
     Args:
         results: a row per attack and part with the columns attack (its name), part (``"views"`` or ``"images"``), mse,
-            psnr (decibel), ssim and explained (see :func:`fssl_core.privacy.reconstruction.explained`); and grey_mse,
+            psnr (decibel), ssim and explained (see :func:`fssl_core.privacy.image_quality.explained`); and grey_mse,
             of a grey view. Attacks are drawn in their order.
         pictures: name -> uint8 ``[rows, images, C, H, W]``, a panel each; first what is to be found.
         rows: what each row of a panel is.
@@ -127,7 +127,7 @@ def attacks_by_depth(
 
     Args:
         results: a row per attack with the columns system (a method), attack (a key of ``ATTACKS``), layers, mse, psnr
-            (decibel), ssim and explained (see :func:`fssl_core.privacy.reconstruction.explained`); and the same with
+            (decibel), ssim and explained (see :func:`fssl_core.privacy.image_quality.explained`); and the same with
             ``mean_image_`` before them, of the mean of an attacker's images as the guess for every image.
         originals: the attacked images, uint8 ``[images, C, H, W]``.
         found: (system, attack) -> layers -> uint8 ``[images, C, H, W]``; a panel each.

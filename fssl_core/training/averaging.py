@@ -17,7 +17,6 @@ Clients train one after the other: with local batches of ordinary size, running 
 """
 
 import copy
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -29,8 +28,7 @@ from torch import Tensor, nn
 from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
-from fssl_core.evaluation.classifier import classifier_accuracy
-from fssl_core.evaluation.protocols import probe_accuracy
+from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy
 from fssl_core.federation.aggregation import LAYERS, RULES, Layers, Round, combine, weights
 from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, divergence
@@ -38,12 +36,11 @@ from fssl_core.federation.participation import sample_clients
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
-from fssl_core.training.settings import FederationSettings
-from fssl_core.training.trainer import Trainer
+from fssl_core.training.settings import RoundSettings
+from fssl_core.training.trainer import RoundTrainer
 
 TARGETS = ("kept", "copied")
 SELECTIONS = ("knn", "last")
-SCHEDULES = ("cosine", "constant")
 
 METHODS: dict[str, dict[str, Any]] = {  # by the name in the papers' tables, what it sets
     "FedAvg": {},
@@ -72,7 +69,7 @@ def method_name(aggregation: str, client_update: str, proximal: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AveragingSettings(FederationSettings):
+class AveragingSettings(RoundSettings):
     """Everything that decides the result of one run.
 
     Defaults: the federated MoCo-v2 of MocoSFL's code on CIFAR-10 with 5 clients. Zhuang et al. (ICLR 2022), whose
@@ -116,25 +113,19 @@ class AveragingSettings(FederationSettings):
         check_choice("aggregation", self.aggregation, RULES)
         check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
-        check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("selection", self.selection, SELECTIONS)
-        for name in ("rounds", "local_epochs", "batch"):
-            check_range(name, getattr(self, name), 1)
         for name in ("fedavg_rounds", "probe_every", "keep_every", "proximal"):
             check_range(name, getattr(self, name), 0)
         if self.probe_every and not self.probe_epochs:
             raise SettingError("probe_every", self.probe_every, "0 where probe_epochs is 0")
-        if self.clients_per_round is not None:
-            check_range("clients_per_round", self.clients_per_round, 1, self.clients)
 
     @property
     def pairs(self) -> bool:
         return getattr(self.objective, "pairs", False)  # what is no objective is refused by name
 
     @property
-    def sampled(self) -> int:
-        """Clients that take part in a round."""
-        return self.clients_per_round or self.clients
+    def supervised(self) -> bool:
+        return self.objective.supervised
 
     @property
     def method(self) -> str:
@@ -142,7 +133,7 @@ class AveragingSettings(FederationSettings):
         return method_name(self.aggregation, self.client_update.name, self.proximal)
 
     def build_model(self, data: Dataset) -> SelfSupervisedModel:
-        if self.objective.supervised and self.objective.classes != len(data.classes):
+        if self.supervised and self.objective.classes != len(data.classes):
             expected = f"{len(data.classes)}, the number of classes of {data.name}"
             raise SettingError("objective.classes", self.objective.classes, expected)
         init = generator(self.seed, "initialise")
@@ -165,7 +156,7 @@ class AveragingSettings(FederationSettings):
         return self.trained_model(run, data).encoder
 
 
-class AveragingTrainer(Trainer):
+class AveragingTrainer(RoundTrainer):
     """Trains one federation: :meth:`advance` is one client's part in a round, or the last one's and the server's.
 
     Args:
@@ -182,11 +173,9 @@ class AveragingTrainer(Trainer):
     """
 
     def __init__(self, settings: AveragingSettings, data: Dataset, run: Any = None) -> None:
-        super().__init__(settings, data, settings.rounds)
+        super().__init__(settings, data)
         s = settings
-        self.parts = s.divide(data)
         self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
-        self.augment = augmentation(s.augmentation, data.image_size)
         self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
         self.begin(s.build_model(data))
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
@@ -276,8 +265,7 @@ class AveragingTrainer(Trainer):
             the means over its steps of the loss and the objective's figures, and over its last pass of the loss.
         """
         s = self.settings
-        fall = 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds)) if s.schedule == "cosine" else 1.0
-        self.optimizer.param_groups[0]["lr"] = s.learning_rate * fall
+        self.optimizer.param_groups[0]["lr"] = s.rate(self.finished)
         self._start(client)
         losses, figures = [], []
         for local_epoch in range(s.local_epochs):
@@ -293,25 +281,11 @@ class AveragingTrainer(Trainer):
         last = losses[-len(batches) :]
         return {"loss": _mean_of(losses), **means, "last_epoch_loss": _mean_of(last)}
 
-    def batches(self, client: int, number: int) -> list[tuple[Tensor, Tensor]]:
-        """Images and augmentation draws of a client's pass ``number``; an incomplete last batch is left out.
-
-        Returns:
-            for each step, the images' numbers ``[batch]`` on their device, and draws ``[batch, views, numbers]``.
-        """
-        s, part = self.settings, self.parts[client]
-        size = min(s.batch, len(part))
-        used = len(part) // size * size
-        order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
-        views = 1 if s.objective.supervised else 2
-        draws = self.augment.draw(views * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, -1))
-        return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
-
     def step(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """One optimiser step of the client that is training, on what :meth:`batches` gave."""
         s = self.settings
         views = self.views(rows, draws)
-        labels = (self.data.train.labels[rows],) if s.objective.supervised else ()
+        labels = (self.data.train.labels[rows],) if s.supervised else ()
         with s.autocast(self.device):
             loss, figures = self.loss(self.features(views), *labels)
         loss.backward()
@@ -325,7 +299,7 @@ class AveragingTrainer(Trainer):
     def views(self, rows: Tensor, draws: Tensor) -> Tensor:
         """Normalised views ``[views, B, C, H, W]`` of what :meth:`batches` gave."""
         s, images = self.settings, self.data.train.images[rows]
-        if s.objective.supervised:
+        if s.supervised:
             views = self.augment(images, draws[:, 0])[None]
         elif self.augment_second == self.augment:  # both in one call
             views = self.augment.two_views(images[None], draws[None])[0]
@@ -474,9 +448,6 @@ class AveragingTrainer(Trainer):
 
     # ---------------------------------------------------------------- evaluation
 
-    def preferred(self, knn_accuracy: float) -> bool:
-        return self.settings.selection == "last" or super().preferred(knn_accuracy)
-
     def record(self, row: dict[str, float]) -> None:
         s = self.settings
         super().record(row)
@@ -515,7 +486,7 @@ class AveragingTrainer(Trainer):
     def summary(self) -> dict[str, Any]:
         """In addition the method's name and, of a supervised objective, ``test_accuracy`` of its own classifier."""
         result = {"method": self.settings.method, **super().summary()}
-        if self.settings.objective.supervised:
+        if self.settings.supervised:
             model = self.global_model()
             model.load_state_dict(self.best["model"])
             with self.settings.autocast(self.device):

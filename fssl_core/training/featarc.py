@@ -188,7 +188,7 @@ class FeatArcTrainer(AveragingTrainer):
         return True
 
     def record(self, row: dict[str, float]) -> None:
-        """In addition ``groups``, those that have a client; 1 before there are any."""
+        """In addition ``groups_used``, groups that have a client; 1 before there are any."""
         held = {self.group_of(client) for client in range(self.settings.clients)} - {None}
         super().record({**row, "groups_used": max(1, len(held))})
 

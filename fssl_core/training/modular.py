@@ -17,15 +17,13 @@ traffic (Eq. 5), the rServer module that is sent to the clients at the end is no
 
 import copy
 import math
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from fssl_core.data.datasets import Dataset
-from fssl_core.devices import PRECISIONS
+from fssl_core.data.datasets import Dataset, Pixels
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import probe_accuracy
 from fssl_core.federation.clients import ClientMatrix
@@ -36,28 +34,14 @@ from fssl_core.objectives import Objective, SelfSupervisedModel
 from fssl_core.objectives.reconstruction import Autoencoder, Reconstruction
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.lars import LARS
 from fssl_core.training.representations import Representations
-from fssl_core.training.settings import FederationSettings
+from fssl_core.training.settings import TrainingSettings
 from fssl_core.training.trainer import Trainer
 
 EMBEDDING = 128  # width of the last projection layer: SimCLR v2's, whose head the public code has
-
-
-class Pixels(Dataset):
-    """A data set that is not normalised: its models see pixels in [0, 1], in training and in every evaluation."""
-
-    @classmethod
-    def of(cls, data: Dataset) -> "Pixels":
-        """The same images."""
-        return cls(**{part.name: getattr(data, part.name) for part in fields(data)})
-
-    @cached_property
-    def _statistics(self) -> tuple[Tensor, Tensor]:
-        zeros = torch.zeros(self.channels, device=self.train.images.device)
-        return zeros, zeros + 1
 
 
 # ---------------------------------------------------------------- phase 1
@@ -143,7 +127,7 @@ class AutoencoderTrainer(AveragingTrainer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModularSettings(Settings):
+class ModularSettings(TrainingSettings):
     """Phase 2, and what it builds on.
 
     A downstream evaluation sees the features before the projection layers; those behind them, on which the paper's
@@ -181,31 +165,22 @@ class ModularSettings(Settings):
     # execution
     precision: str = "float32"  # bfloat16: representations are computed and sent in float32 all the same
 
-    # Training, resuming and writing are those of every federation.
-    execute, trained_model = FederationSettings.execute, FederationSettings.trained_model
-    autocast, dtype = FederationSettings.autocast, FederationSettings.dtype
-
     def check(self) -> None:
+        super().check()
         if not isinstance(self.phase1, AutoencoderSettings):
             raise SettingError("phase1", type(self.phase1).__name__, "an AutoencoderSettings")
         check_choice("norm", self.norm, ("batch", "group"))
-        check_choice("precision", self.precision, PRECISIONS)
         if (self.precision == "float64") != (self.phase1.precision == "float64"):
             raise SettingError("precision", self.precision, "float64 in both phases or in none")
         if self.projector is not None and (not self.projector or min(self.projector) < 1):
             raise SettingError("projector", self.projector, "None, or at least one width, each at least 1")
-        for name in ("pairs", "datamix", "epochs", "validate_every", "knn_k"):
+        for name in ("pairs", "datamix", "epochs", "validate_every"):
             check_range(name, getattr(self, name), 1)
         check_range("pairs_per_epoch", self.pairs_per_epoch, 1, self.pairs)
         check_range("batch", self.batch, 2)
         check_range("missing", self.missing, 0, 1)
         check_range("warmup_epochs", self.warmup_epochs, 0, self.epochs)
-        check_range("momentum", self.momentum, 0, 1)
-        check_range("validation_share", self.validation_share, 0.001, 1)
-        for name in ("learning_rate", "weight_decay", "probe_epochs"):
-            check_range(name, getattr(self, name), 0)
-        for name in ("temperature", "knn_temperature"):
-            check_range(name, getattr(self, name), 1e-6)
+        check_range("temperature", self.temperature, 1e-6)
 
     @property
     def clients(self) -> int:
@@ -234,8 +209,7 @@ class ModularSettings(Settings):
         return SelfSupervisedModel(encoder, projector.to(device, self.dtype), nn.Identity())
 
     def trainer(self, data: Dataset, run) -> "ModularTrainer":
-        autoencoder = self.phase1.trained_model(run.result_of(self.phase1), data)
-        return ModularTrainer(self, data, autoencoder.client_module)
+        return ModularTrainer(self, data, self.phase1.client_model(run.result_of(self.phase1), data))
 
     def trained_backbone(self, run, data: Dataset) -> nn.Module:
         """Client module and rServer encoder of a finished run as one: images in [0, 1] to features."""
@@ -323,9 +297,6 @@ class ModularTrainer(Trainer):
         """kNN accuracy behind the projection layers, where it is due; else NaN."""
         due = self.finished % self.settings.validate_every == 0 or self.finished == self.total
         return super().validate() if due else math.nan
-
-    def preferred(self, knn_accuracy: float) -> bool:
-        return True
 
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.model)

@@ -108,12 +108,15 @@ class Representations:
         for some, numbers in zip(places.split(self.client_batch), draws.split(self.client_batch), strict=True):
             filled = torch.arange(self.client_batch).clamp(max=len(some) - 1)  # up to the last, which is repeated
             pixels = self.data.train.images[self.images[some[filled].to(self.images.device)]]
-            numbers = numbers[filled]
-            views = torch.stack([self.augment(pixels, numbers[:, 0]), self.augment_second(pixels, numbers[:, 1])])
+            views = self.views(pixels, numbers[filled])
             with paired(self.module) if self.settings.twins else nullcontext():
                 maps = self.module(self.data.normalise(views, self.settings.dtype).flatten(0, 1))  # [2K, c, h, w]
             done.append(maps.unflatten(0, (2, -1)).transpose(0, 1)[: len(some)])
         return torch.cat(done)
+
+    def views(self, pixels: Tensor, draws: Tensor) -> Tensor:
+        """Of uint8 images ``[B, C, H, W]`` and draws ``[B, 2, numbers]``, both views ``[2, B, C, H, W]`` in [0, 1]."""
+        return torch.stack([self.augment(pixels, draws[:, 0]), self.augment_second(pixels, draws[:, 1])])
 
     def draws(self, client: int, pair: int) -> Tensor:
         """Augmentation draws of a client's images for one of their pairs of views, ``[images, 2, numbers]``."""

@@ -28,10 +28,12 @@ from torch import Tensor, nn
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.evaluation.features import extract
 from fssl_core.models import ARCHITECTURES, GlobalPool, build_backbone, cut, latent_shape
 from fssl_core.models.heads import MLP
 from fssl_core.privacy.decoder import DecoderName, build_decoder
 from fssl_core.privacy.image_quality import ssim
+from fssl_core.privacy.inversion import draw_images
 from fssl_core.random import generator
 from fssl_core.settings import Settings, check_choice, check_range
 
@@ -128,6 +130,9 @@ class ResistanceTrainer:
         settings: what to do.
         target: the data to be protected.
         source: labelled images of the same shape.
+
+    Attributes:
+        images: the attacker's, as those of :class:`~fssl_core.privacy.inversion.InversionSettings` with this seed.
     """
 
     def __init__(self, settings: ResistanceSettings, target: Dataset, source: Dataset) -> None:
@@ -153,8 +158,7 @@ class ResistanceTrainer:
 
         count = s.attacker_images or round(s.attacker_share * len(target.train))
         check_range("attacker_images", count, 2, len(target.train))
-        own = torch.randperm(len(target.train), generator=generator(s.seed, "attacker images"))[:count]
-        self.images = target.train.images[own.to(self.device)]  # the attacker's
+        self.images = draw_images(target.train.images, count, "attacker images", s.seed)
         self.epoch = 0
         self.metrics: list[dict[str, float]] = []
 
@@ -216,17 +220,11 @@ class ResistanceTrainer:
                 if len(rows) == min(s.batch, count):
                     yield self.images[rows.to(self.device)]
 
-    @torch.no_grad()
     def source_accuracy(self) -> float:
         """Accuracy on the source's test set, in [0, 1]: the model has learnt something besides hiding."""
-        self.model.eval()
         test = self.source.test
-        right = sum(
-            (self.model(self.source.normalise(images)).argmax(1) == labels).sum().item()
-            for images, labels in zip(test.images.split(512), test.labels.split(512), strict=True)
-        )
-        self.model.train()
-        return right / len(test)
+        logits = extract(self.model, test.images, self.source.normalise)
+        return (logits.argmax(1) == test.labels).sum().item() / len(test)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next epoch depends on."""

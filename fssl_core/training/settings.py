@@ -1,5 +1,9 @@
-"""What every federation has to say: data, model, optimiser, evaluation, precision. The engines add their own."""
+"""What settings of training have in common: how a run is evaluated and executed; for a federation, data and model too.
 
+The engines add their own.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,10 +22,91 @@ from fssl_core.settings import Settings, check_choice, check_range
 if TYPE_CHECKING:
     from fssl_core.training.trainer import Trainer
 
+SCHEDULES = ("cosine", "constant")
+
+
+class TrainingSettings(Settings):
+    """Settings of one training run, whatever the engine."""
+
+    # Named here and no fields yet: every subclass has them, with its own defaults and in its own order.
+    seed: int
+    clients: int
+    selection: str  # the model to keep: "knn", that with the best kNN accuracy, or "last"
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    validation_share: float
+    knn_k: int
+    knn_temperature: float
+    probe_epochs: int
+    precision: str
+
+    def check(self) -> None:
+        check_choice("precision", self.precision, PRECISIONS)
+        check_range("knn_k", self.knn_k, 1)
+        for name in ("learning_rate", "weight_decay", "probe_epochs"):
+            check_range(name, getattr(self, name), 0)
+        check_range("momentum", self.momentum, 0, 1)
+        check_range("validation_share", self.validation_share, 0.001, 1)
+        check_range("knn_temperature", self.knn_temperature, 1e-6)
+
+    @property
+    def supervised(self) -> bool:
+        """Whether the training itself needs labels."""
+        return False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and images."""
+        return dtype_of(self.precision)
+
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """The precision of forward passes."""
+        return autocast(device, self.precision)
+
+    def load_data(self, device: torch.device | str = "cpu") -> Dataset:
+        """The images of the run."""
+        raise NotImplementedError
+
+    def build_model(self, data: Dataset) -> nn.Module:
+        """The whole model with its first values, on the images' device."""
+        raise NotImplementedError
+
+    def trainer(self, data: Dataset, run) -> "Trainer":
+        """What trains these settings on these images; ``run`` gives access to runs that this one builds on."""
+        raise NotImplementedError
+
+    def trained_model(self, run, data: Dataset) -> nn.Module:
+        """The best model that a finished run of these settings left, frozen, in evaluation mode."""
+        model = self.build_model(data)
+        model.load_state_dict(run.tensors("best"))
+        return model.eval().requires_grad_(False)
+
+    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
+        """Train, evaluate, and leave the trainer's tables and tensors in the run's folder.
+
+        Args:
+            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
+            progress: called as ``progress(done, total, **figures)`` after each epoch or client.
+
+        Returns:
+            the run's summary: accuracies as fractions.
+        """
+        keep_freed_memory()
+        trainer = self.trainer(self.load_data(default_device()), run)
+        state = run.checkpoint.load()
+        if state is not None:
+            trainer.load_state_dict(state)
+        with repeatable_kernels():
+            trainer.train(progress, run.checkpoint.save)
+            summary = trainer.summary()
+        trainer.write(run)
+        return summary
+
 
 @dataclass(frozen=True, kw_only=True)
-class FederationSettings(Settings):
-    """Settings that all engines share; the defaults are those of CIFAR-10 with a ResNet-18."""
+class FederationSettings(TrainingSettings):
+    """Settings of a federation of clients that train; the defaults are those of CIFAR-10 with a ResNet-18."""
 
     seed: int = 1138  # authors' scripts of MonAcoSFL
     # data
@@ -53,18 +138,13 @@ class FederationSettings(Settings):
         return False
 
     def check(self) -> None:
+        super().check()
         check_choice("architecture", self.architecture, ARCHITECTURES)
         norms = [norm for norm in norms_of(self.architecture) if norm != "twin" or self.pairs]
         check_choice("norm", self.norm, norms)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        check_choice("precision", self.precision, PRECISIONS)
-        for name in ("clients", "width", "knn_k"):
+        for name in ("clients", "width"):
             check_range(name, getattr(self, name), 1)
-        for name in ("learning_rate", "weight_decay", "probe_epochs"):
-            check_range(name, getattr(self, name), 0)
-        check_range("momentum", self.momentum, 0, 1)
-        check_range("validation_share", self.validation_share, 0.001, 1)
-        check_range("knn_temperature", self.knn_temperature, 1e-6)
 
     # ---------------------------------------------------------------- what a trainer is made of
 
@@ -87,20 +167,6 @@ class FederationSettings(Settings):
             generator=init,
         )
 
-    def build_model(self, data: Dataset) -> nn.Module:
-        """The whole model with its first values, on the images' device."""
-        raise NotImplementedError
-
-    def trainer(self, data: Dataset, run) -> "Trainer":
-        """What trains these settings on these images; ``run`` gives access to runs that this one builds on."""
-        raise NotImplementedError
-
-    def trained_model(self, run, data: Dataset) -> nn.Module:
-        """The best model that a finished run of these settings left, frozen, in evaluation mode."""
-        model = self.build_model(data)
-        model.load_state_dict(run.tensors("best"))
-        return model.eval().requires_grad_(False)
-
     def sgd(self, matrix: ClientMatrix, velocity: ClientMatrix) -> torch.optim.SGD:
         """SGD of all rows as one fused step on one parameter; ``velocity`` is its momentum buffer."""
         optimizer = torch.optim.SGD(
@@ -110,37 +176,31 @@ class FederationSettings(Settings):
             optimizer.state[matrix.weights]["momentum_buffer"] = velocity.weights.detach()
         return optimizer
 
+
+class RoundSettings(FederationSettings):
+    """Settings of a federation that trains in rounds: clients pass over their own images, then models are averaged."""
+
+    # Named here and no fields yet, as above.
+    clients_per_round: int | None  # None: all
+    rounds: int
+    local_epochs: int
+    batch: int
+    schedule: str  # of the learning rate, round by round
+
+    def check(self) -> None:
+        super().check()
+        check_choice("schedule", self.schedule, SCHEDULES)
+        for name in ("rounds", "local_epochs", "batch"):
+            check_range(name, getattr(self, name), 1)
+        if self.clients_per_round is not None:
+            check_range("clients_per_round", self.clients_per_round, 1, self.clients)
+
     @property
-    def dtype(self) -> torch.dtype:
-        """Of weights and images."""
-        return dtype_of(self.precision)
+    def sampled(self) -> int:
+        """Clients that take part in a round."""
+        return self.clients_per_round or self.clients
 
-    def autocast(self, device: torch.device) -> torch.autocast:
-        """The precision of forward passes."""
-        return autocast(device, self.precision)
-
-    # ---------------------------------------------------------------- a run
-
-    def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
-        """Train, evaluate, and leave the trainer's tables and tensors in the run's folder.
-
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
-            progress: called as ``progress(done, total, **figures)`` after each epoch or client.
-
-        Returns:
-            the run's summary: accuracies as fractions.
-        """
-        keep_freed_memory()
-        trainer = self.trainer(self.load_data(default_device()), run)
-        state = run.checkpoint.load()
-        if state is not None:
-            trainer.load_state_dict(state)
-        with repeatable_kernels():
-            trainer.train(progress, run.checkpoint.save)
-            summary = trainer.summary()
-        for name, table in trainer.tables().items():
-            run.write_table(name, table)
-        for name, state in trainer.tensors().items():
-            run.save_tensors(name, state)
-        return summary
+    def rate(self, finished: int) -> float:
+        """The learning rate in the round after ``finished`` others."""
+        fall = 0.5 * (1 + math.cos(math.pi * finished / self.rounds)) if self.schedule == "cosine" else 1.0
+        return self.learning_rate * fall

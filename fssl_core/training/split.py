@@ -55,6 +55,7 @@ class SplitSettings(FederationSettings):
     """
 
     version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
+    selection: ClassVar[str] = "knn"  # the model that is kept: the best by kNN
 
     method: str = "MonAcoSFL"
     # model

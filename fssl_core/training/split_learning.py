@@ -28,7 +28,6 @@ layers. Labels cross as int64 and count as activations.
 """
 
 import copy
-import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -36,9 +35,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
-from fssl_core.evaluation.classifier import classifier_accuracy
+from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.participation import sample_clients
 from fssl_core.models.cutting import cut, latent_shape
@@ -46,16 +44,15 @@ from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.objectives.base import classify
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
-from fssl_core.training.averaging import SCHEDULES
-from fssl_core.training.settings import FederationSettings
+from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_server import VARIANTS
-from fssl_core.training.trainer import Trainer
+from fssl_core.training.trainer import RoundTrainer
 
 GRADIENTS = ("local", "server")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitLearningSettings(FederationSettings):
+class SplitLearningSettings(RoundSettings):
     """Everything that decides the result of one run.
 
     Defaults: those of :class:`fssl_core.training.moon.MoonSettings`, so that the supervised methods differ in nothing
@@ -63,6 +60,8 @@ class SplitLearningSettings(FederationSettings):
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
+    selection: ClassVar[str] = "last"  # the model that is kept, as supervised federations have it
+    supervised: ClassVar[bool] = True
 
     partition: str = "dirichlet:0.5"
     clients: int = 10
@@ -82,20 +81,10 @@ class SplitLearningSettings(FederationSettings):
         super().check()
         check_choice("gradients", self.gradients, GRADIENTS)
         check_choice("variant", self.variant, VARIANTS)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        for name in ("rounds", "local_epochs", "batch"):
-            check_range(name, getattr(self, name), 1)
         for width in self.auxiliary:
             check_range("auxiliary", width, 1)
         if self.auxiliary:
             check_choice("gradients", self.gradients, ("local",))
-        if self.clients_per_round is not None:
-            check_range("clients_per_round", self.clients_per_round, 1, self.clients)
-
-    @property
-    def sampled(self) -> int:
-        """Clients that take part in a round."""
-        return self.clients_per_round or self.clients
 
     @property
     def method(self) -> str:
@@ -147,7 +136,7 @@ class Worker:
         self.optimizer.zero_grad(set_to_none=False)  # the module's gradients are views of this buffer
 
 
-class SplitLearningTrainer(Trainer):
+class SplitLearningTrainer(RoundTrainer):
     """Trains one federation: :meth:`advance` is a round.
 
     Args:
@@ -160,10 +149,8 @@ class SplitLearningTrainer(Trainer):
     """
 
     def __init__(self, settings: SplitLearningSettings, data: Dataset) -> None:
-        super().__init__(settings, data, settings.rounds)
+        super().__init__(settings, data)
         s = settings
-        self.parts = s.divide(data)
-        self.augment = augmentation(s.augmentation, data.image_size)
         model = s.build_model(data)
         self.shared = ClientMatrix(s.build_client(model[0], data), 1)
         self.server = ClientMatrix(model[1:], 1).requires_grad_()
@@ -178,14 +165,14 @@ class SplitLearningTrainer(Trainer):
     def advance(self) -> None:
         """Every sampled client passes over its images; the client parts are averaged; the model is evaluated."""
         s = self.settings
-        fall = 0.5 * (1 + math.cos(math.pi * self.finished / s.rounds)) if s.schedule == "cosine" else 1.0
-        self.optimizer.param_groups[0]["lr"] = s.learning_rate * fall
+        rate = s.rate(self.finished)
+        self.optimizer.param_groups[0]["lr"] = rate
         self.updates = 0
         sampled = sample_clients(s.clients, s.sampled, s.seed, self.finished)
         for block in self.shared.blocks.values():
             self.ledger.send(block.expand(len(sampled), *block.shape[1:]), "parameters", "down", sampled)
         model = self.shared.row_module(0)
-        workers = [Worker(s, client, model, s.learning_rate * fall) for client in sampled.tolist()]
+        workers = [Worker(s, client, model, rate) for client in sampled.tolist()]
         steps: list[dict[str, Tensor]] = []
         for local_epoch in range(s.local_epochs):
             for worker in workers:
@@ -197,19 +184,6 @@ class SplitLearningTrainer(Trainer):
         self.average(sampled, workers)
         means = {name: torch.stack([row[name] for row in steps]).mean().item() for name in steps[0]}
         self.record({**means, "server_updates": self.updates})
-
-    def batches(self, client: int, number: int) -> list[tuple[Tensor, Tensor]]:
-        """Images and augmentation draws of a client's pass ``number``; an incomplete last batch is left out.
-
-        Returns:
-            for each step, the images' numbers ``[batch]`` on their device, and draws ``[batch, numbers]``.
-        """
-        s, part = self.settings, self.parts[client]
-        size = min(s.batch, len(part))
-        used = len(part) // size * size
-        order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
-        draws = self.augment.draw(used, generator(s.seed, "augment", number, client))
-        return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
 
     # ---------------------------------------------------------------- a step
 
@@ -223,7 +197,7 @@ class SplitLearningTrainer(Trainer):
         activations, labels = [], []
         for worker in workers:
             rows, draws = worker.batches[step]
-            view = self.data.normalise(self.augment(train.images[rows], draws), s.dtype)  # [b, C, H, W]
+            view = self.data.normalise(self.augment(train.images[rows], draws[:, 0]), s.dtype)  # [b, C, H, W]
             with s.autocast(self.device):
                 activations.append(worker.module.layers(view))  # [b, c, h, w]
             labels.append(train.labels[rows])
@@ -295,10 +269,6 @@ class SplitLearningTrainer(Trainer):
                 sent = self.ledger.send(worker.model.blocks[name], "parameters", "up", worker.client)
                 mean.add_(sent, alpha=count / sum(images))
             block.copy_(mean)
-
-    def preferred(self, knn_accuracy: float) -> bool:
-        """Always the last model, as supervised federations have it."""
-        return True
 
     def global_model(self) -> nn.Sequential:
         """Client part, server part, pooling and classifier; a copy."""

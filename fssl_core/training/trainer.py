@@ -15,11 +15,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.ledger import Ledger
-from fssl_core.training.settings import FederationSettings
+from fssl_core.random import generator
+from fssl_core.training.settings import RoundSettings, TrainingSettings
 
 WITHOUT_LABELS = {"partition": "iid", "selection": "last", "probe_every": 0}  # settings that images without them need
 SECONDS_AT_STAKE = 10.0  # an interrupt loses about as much work at most, beside what is never cut: see advance
@@ -37,13 +39,13 @@ class Trainer(ABC):
     Attributes:
         finished: epochs or rounds done.
         metrics: a row of figures for each of them.
-        best: the model with the best kNN accuracy so far: its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
+        best: the model to keep so far (see :meth:`preferred`): its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
 
     Raises:
         SettingError: the images have no labels, and the settings need them.
     """
 
-    def __init__(self, settings: FederationSettings, data: Dataset, total: int) -> None:
+    def __init__(self, settings: TrainingSettings, data: Dataset, total: int) -> None:
         if not data.labelled:
             _check_needs_no_labels(settings, data.name)
         self.settings = settings
@@ -116,8 +118,8 @@ class Trainer(ABC):
             )
 
     def preferred(self, knn_accuracy: float) -> bool:
-        """Whether the model that has this accuracy is the one to keep: the best so far."""
-        return knn_accuracy > self.best["knn_accuracy"]
+        """Whether the model that has this accuracy is the one to keep: the best so far, or always the last."""
+        return self.settings.selection == "last" or knn_accuracy > self.best["knn_accuracy"]
 
     def record(self, row: dict[str, float]) -> None:
         """Close an epoch or round: book its bytes, evaluate the shared model, and keep it if it is the best."""
@@ -178,6 +180,13 @@ class Trainer(ABC):
         """What a run keeps as tensors: ``best``, the state of the best model."""
         return {"best": self.best["model"]}
 
+    def write(self, run) -> None:
+        """Leave tables and tensors in the folder of an :class:`fssl_core.experiments.store.Run`."""
+        for name, table in self.tables().items():
+            run.write_table(name, table)
+        for name, state in self.tensors().items():
+            run.save_tensors(name, state)
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next epoch or round depends on; random numbers are a function of its number."""
         return {
@@ -193,10 +202,42 @@ class Trainer(ABC):
         self.finished, self.metrics, self.best = state["finished"], state["metrics"], state["best"]
 
 
-def _check_needs_no_labels(settings: FederationSettings, name: str) -> None:
+class RoundTrainer(Trainer):
+    """Trains one federation in rounds, in which clients pass over their own images.
+
+    Attributes:
+        parts: of each client, the numbers of its images.
+        augment: makes a view of an image.
+    """
+
+    def __init__(self, settings: RoundSettings, data: Dataset) -> None:
+        super().__init__(settings, data, settings.rounds)
+        self.parts = settings.divide(data)
+        self.augment = augmentation(settings.augmentation, data.image_size)
+
+    def batches(self, client: int, number: int) -> list[tuple[Tensor, Tensor]]:
+        """Images and augmentation draws of a client's pass ``number``; an incomplete last batch is left out.
+
+        Returns:
+            for each step, the images' numbers ``[batch]`` on their device, and draws ``[batch, views, numbers]``.
+        """
+        s, part = self.settings, self.parts[client]
+        size = min(s.batch, len(part))
+        used = len(part) // size * size
+        order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
+        views = 1 if s.supervised else 2
+        draws = self.augment.draw(views * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, -1))
+        return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
+
+
+def _check_needs_no_labels(settings: TrainingSettings, name: str) -> None:
+    kind = type(settings).__name__
+    if settings.supervised:
+        raise SettingError("dataset", name, f"a data set with labels, with which {kind} trains")
+    fields = settings.as_dict()
     for setting, needed in WITHOUT_LABELS.items():
-        if getattr(settings, setting, needed) != needed:
-            raise SettingError(setting, getattr(settings, setting), f"{needed!r}, because {name} has no labels")
-    if not hasattr(settings, "selection"):
-        expected = f"a data set with labels, as {type(settings).__name__} keeps the model with the best kNN accuracy"
+        if fields.get(setting, needed) != needed:
+            raise SettingError(setting, fields[setting], f"{needed!r}, because {name} has no labels")
+    if settings.selection != "last":
+        expected = f"a data set with labels, as {kind} keeps the model with the best kNN accuracy"
         raise SettingError("dataset", name, expected)

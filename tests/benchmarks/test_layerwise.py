@@ -21,11 +21,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fssl_core.costs.step_memory import noise
 from fssl_core.federation.schedule import Stage
 from fssl_core.objectives import BYOL
 from fssl_core.training.layerwise import LayerStack, LayerwiseSettings, LayerwiseTrainer
 from tests.benchmarks.timing import milliseconds
+from tests.costs.step_memory import noise
 from tests.training.test_layerwise import tiny
 from tests.training.test_split import tiny_data
 

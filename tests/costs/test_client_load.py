@@ -7,13 +7,13 @@ from fssl_core.costs.activations import SavedActivations
 from fssl_core.costs.client_load import client_load
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.parts import build_model, total, vit
-from fssl_core.costs.step_memory import held_bytes, in_each_stage
 from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import FedEMA
 from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, SimCLR
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
 from fssl_core.training.split import SplitTrainer
+from tests.costs.step_memory import held_bytes, in_each_stage
 from tests.training.test_layerwise import tiny as layerwise
 from tests.training.test_split import tiny as split
 from tests.training.test_split import tiny_data

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import fssl_core.reference
 from fssl_core.costs import (
-    TRAINING_PASSES,
+    MOCOSFL_PASSES,
     Memory,
     compute_table,
     fl_moco_model,
@@ -128,7 +128,7 @@ def test_authors_rule_is_exact_for_one_layer_and_low_for_more(backbones, cut_lay
     first = 27 * 64 * 1024  # the images need no gradient
     step = counter.get_total_flops() // 4 + forward  # of one image, with the momentum model
     assert step == 4 * forward - first
-    assert (step == TRAINING_PASSES * forward) == (cut_layer == 1)
+    assert (step == MOCOSFL_PASSES * forward) == (cut_layer == 1)
 
 
 def test_counting_leaves_the_module_alone():

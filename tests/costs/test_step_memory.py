@@ -8,11 +8,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fssl_core.costs import saved_bytes
 from fssl_core.costs.activations import ADAMW_STATES, SavedActivations, client_memory
-from fssl_core.costs.step_memory import held_bytes, in_each_stage, noise, peak_by_stage
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS
 from fssl_core.objectives import SimCLR
 from fssl_core.training.layerwise import LayerwiseSettings
+from tests.costs.step_memory import held_bytes, in_each_stage, noise, peak_by_stage
 
 BATCH, WIDTH, DEPTH = 5, 8, 4  # the width of a head, of which there are three
 KERNELS = {"explicit": SDPBackend.MATH, "fused": SDPBackend.FLASH_ATTENTION}

@@ -7,7 +7,7 @@ from torch import nn
 
 from fssl_core.errors import SettingError
 from fssl_core.models import build
-from fssl_core.models.layers import BatchNorm2d, Conv2d, ConvTranspose2d, GroupNorm
+from fssl_core.models.layers import BatchNorm2d, Conv2d, ConvTranspose2d
 from fssl_core.privacy.decoder import ResidualBlock, build_decoder, upsamplings
 from fssl_core.random import generator
 
@@ -48,7 +48,7 @@ def test_the_plain_decoder_has_a_convolution_in_place_of_every_block():
 
 @pytest.mark.parametrize("channels", [4, 6])
 def test_residual_block_is_norm_relu_convolution_twice_beside_a_shortcut(channels):
-    block = build(lambda: ResidualBlock("batch", 4, channels), generator(0, "block")).double().eval()
+    block = build(lambda: ResidualBlock(4, channels), generator(0, "block")).double().eval()
     x = 3 * normal(2, 4, 5, 5)
     state = block.state_dict()
     scale = (1 + 1e-5) ** 0.5  # an untrained batch norm in evaluation mode only divides by this
@@ -56,15 +56,6 @@ def test_residual_block_is_norm_relu_convolution_twice_beside_a_shortcut(channel
     expected = F.conv2d((hidden / scale).clamp_min(0), state["conv2.weight"], padding=1)
     expected += x if channels == 4 else F.conv2d(x, state["shortcut.0.weight"]) / scale
     torch.testing.assert_close(block(x), expected, rtol=1e-10, atol=1e-10)
-
-
-def test_group_norm_standardises_what_it_follows():
-    decoder = build_decoder("res_normN1C8", (4, 4, 4), (3, 16, 16), norm="group")
-    assert count(decoder, BatchNorm2d) == 0
-    assert count(decoder, GroupNorm) > 0
-    block = decoder[0]
-    assert (block.conv1[0].standardize, block.shortcut[0].standardize, block.conv2.standardize) == (True, True, False)
-    assert decoder(torch.zeros(1, 4, 4, 4)).isfinite().all()
 
 
 def test_first_values_come_from_the_generator():
@@ -88,8 +79,3 @@ def test_unknown_name(name):
 def test_a_latent_that_doubling_does_not_bring_to_the_size_of_the_image(latent):
     with pytest.raises(SettingError, match="height and width of the images, 32 x 32, divided by one power of two"):
         build_decoder("res_normN4C64", latent, (3, 32, 32))
-
-
-def test_unknown_norm():
-    with pytest.raises(SettingError, match="norm='layer'"):
-        build_decoder("res_normN0C8", (4, 4, 4), (1, 8, 8), norm="layer")

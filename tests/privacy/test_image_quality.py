@@ -1,11 +1,12 @@
 """MSE, PSNR and SSIM against closed cases and kornia."""
 
+import numpy as np
 import pytest
 import torch
 from kornia.metrics import ssim as kornia_ssim
 
 from fssl_core.errors import DataError
-from fssl_core.privacy.image_quality import C1, mse, psnr, ssim
+from fssl_core.privacy.image_quality import C1, explained, mse, psnr, ssim
 from fssl_core.random import generator
 
 MEASURES = [mse, psnr, ssim]
@@ -66,3 +67,14 @@ def test_images_smaller_than_the_window_have_no_ssim():
     x = torch.zeros(1, 1, 8, 16)
     with pytest.raises(DataError, match=r"11 x 11 pixels and the images have a side of 8: use an image_size of at"):
         ssim(x, x)
+
+
+def test_what_is_explained_is_what_a_line_through_the_pixels_leaves():
+    random = torch.Generator().manual_seed(0)
+    x, y = torch.rand(2, 3, 3, 5, 4, generator=random, dtype=torch.float64)
+    for n, share in enumerate(explained(x, y).tolist()):
+        slope, offset = np.polyfit(x[n].flatten(), y[n].flatten(), 1)
+        left = (slope * x[n] + offset - y[n]).square().mean()
+        assert share == pytest.approx(1 - (left / y[n].var(correction=0)).item(), abs=1e-12)
+    torch.testing.assert_close(explained(0.9 - 0.5 * y, y), torch.ones(3, dtype=torch.float64))
+    assert explained(torch.full_like(y, 0.3), y).tolist() == [0, 0, 0]

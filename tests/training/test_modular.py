@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from fssl_core.costs.modular import phase1_bytes, phase2_bytes
 from fssl_core.data.augment import AUGMENTATIONS
+from fssl_core.data.datasets import Pixels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.experiments import run
@@ -18,7 +19,7 @@ from fssl_core.objectives.reconstruction import Reconstruction
 from fssl_core.privacy.datamix import datamix
 from fssl_core.training import modular, representations
 from fssl_core.training.lars import LARS
-from fssl_core.training.modular import AutoencoderSettings, ModularSettings, ModularTrainer, Pixels
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings, ModularTrainer
 from tests.training.test_split import tiny_data
 
 

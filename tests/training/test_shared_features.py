@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fssl_core.costs import layerwise as costs
+from fssl_core.costs.layerwise import dictionary_bytes
 from fssl_core.errors import SettingError
-from fssl_core.experiments.profiles import lwfedssl_settings
+from fssl_core.experiments import lwfedssl_settings
 from fssl_core.experiments.store import run
 from fssl_core.objectives import FedCA, Orchestra, SimCLR
 from fssl_core.objectives.orchestra import balanced_k_means
@@ -48,7 +48,7 @@ def assert_same(first, second):
 # ---------------------------------------------------------------- what crosses
 
 
-def test_ledger_of_fedca_equals_the_closed_form_to_the_byte(monkeypatch):
+def test_ledger_of_fedca_equals_the_closed_form_to_the_byte():
     plain = lwfedssl_settings("smoke", method="FedSimCLR", ssl_method="SimCLR", rounds=2, probe_epochs=0)
     heads = {name: getattr(plain.objective, name) for name in ("projector", "output_norm", "temperature")}
     tables = {}
@@ -57,9 +57,8 @@ def test_ledger_of_fedca_equals_the_closed_form_to_the_byte(monkeypatch):
         trainer = settings.trainer(settings.load_data(), None)
         trainer.train(lambda *_, **__: None)
         tables[objective.name] = trainer.ledger.table()
-    monkeypatch.setattr(costs, "COCO_IMAGES", len(trainer.data.train))
-    dictionary = costs.dictionary_bytes(settings.rounds, settings.clients, settings.batch, heads["projector"][-1])
     assert len(trainer.data.train) / settings.clients == 40  # two whole batches of 16
+    dictionary = dictionary_bytes(settings.rounds, settings.clients, 40, settings.batch, heads["projector"][-1])
     assert dictionary == 4 * heads["projector"][-1] * 32 * (2 + 4 * 1)
     fedca, simclr = tables["fedca"], tables["simclr"]
     by_client = fedca.groupby("client")[["features_up", "features_down"]].sum().sum(axis=1)

@@ -50,7 +50,7 @@ def assert_same_state(one: nn.Module, other: nn.Module, tolerance: float = 0.0) 
 def seen(trainer: SplitLearningTrainer, rows: torch.Tensor, draws: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What a client sees of a batch, and the labels."""
     train = trainer.data.train
-    return trainer.data.normalise(trainer.augment(train.images[rows], draws), torch.float64), train.labels[rows]
+    return trainer.data.normalise(trainer.augment(train.images[rows], draws[:, 0]), torch.float64), train.labels[rows]
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:

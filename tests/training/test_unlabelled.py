@@ -10,11 +10,12 @@ import torch
 from fssl_core.data import ImageSet, load_dataset
 from fssl_core.errors import SettingError
 from fssl_core.experiments.store import run, run_all
-from fssl_core.objectives import MoCoV2, SimCLR
+from fssl_core.objectives import MoCoV2, SimCLR, Supervised
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_learning import SplitLearningSettings
 
 SMALL = {
     "dataset": "digits",
@@ -136,4 +137,17 @@ def test_settings_that_need_labels_are_refused_before_training(values, message):
 def test_split_training_cannot_choose_its_best_epoch_without_labels():
     settings = SplitSettings(dataset="digits", clients=2, partition="iid", augmentation="digits", width=4)
     with pytest.raises(SettingError, match=r"dataset=.photos. .*a data set with labels, as SplitSettings keeps .* kNN"):
+        settings.trainer(without_labels(load_dataset("digits")), None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SplitLearningSettings(dataset="digits", clients=2, augmentation="digits", width=4),
+        AveragingSettings(dataset="digits", clients=2, augmentation="digits", width=4, objective=Supervised()),
+    ],
+)
+def test_training_with_labels_says_what_it_needs_them_for(settings):
+    kind = type(settings).__name__
+    with pytest.raises(SettingError, match=f"dataset='photos' .*a data set with labels, with which {kind} trains"):
         settings.trainer(without_labels(load_dataset("digits")), None)
