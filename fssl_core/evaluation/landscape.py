@@ -105,7 +105,7 @@ def loss_surface(
     Args:
         plane: see :func:`~fssl_core.evaluation.trajectory.pca_plane`.
         evaluate: the loss of a model's parameters, for example :func:`held_out_loss`.
-        extent: smallest and largest x, and y; :meth:`Plane.extent` gives one that shows the whole path.
+        extent: smallest and largest x, and y.
         points: of the grid, along each axis, at least 2.
         progress: called as ``progress(done, total)`` after each point.
 

@@ -57,6 +57,21 @@ def probe_accuracy(backbone: nn.Module, data: Dataset, *, epochs: int, seed: int
     return probe.accuracy
 
 
+def classifier_accuracy(model: nn.Module, data: Dataset) -> float:
+    """Accuracy of a model that was trained with labels, no classifier trained on top: on the full test set, in [0, 1].
+
+    Args:
+        model: from normalised images to logits ``[B, classes]``; stays as it is.
+        data: labelled images.
+
+    Raises:
+        DataError: the images have no labels.
+    """
+    _check_labelled(data)
+    logits = extract(model, data.test.images, data.normalise)
+    return (logits.argmax(1) == data.test.labels).float().mean().item()
+
+
 def _check_labelled(data: Dataset) -> None:
     if not data.labelled:
         raise DataError(f"{data.name} has no labels to measure an accuracy by: evaluate on a labelled data set.")

@@ -69,13 +69,6 @@ class Plane:
         true = radius * torch.stack([angles.cos(), angles.sin()], dim=1)
         return torch.linalg.solve(torch.linalg.cholesky(self.metric), true, left=False)
 
-    def extent(self, margin: float = 0.25) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Smallest and largest x, and y, of a box that holds all models and ``margin`` of its size on each side."""
-        low, high = self.coordinates.aminmax(dim=0)
-        edge = margin * (high - low)
-        (left, bottom), (right, top) = (low - edge).tolist(), (high + edge).tolist()
-        return (left, right), (bottom, top)
-
 
 def pca_plane(models: Mapping[str, Tensor], *, filter_normalise: bool = False) -> Plane:
     """The plane of the two leading principal components of a run's models (Li et al., Section 7.2).

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fssl_core.experiments.profiles import _SMALL, _SMALL_HEADS, _TINY
+from fssl_core.experiments.profiles import SMALL, SMALL_HEADS, TINY
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
@@ -92,7 +92,7 @@ def mfcl_settings(
     Args:
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
         method: a key of ``MFCL_NORMS``.
-        dataset: a key of ``_SETS``, the paper's; digits at ``smoke`` and ``laptop``.
+        dataset: ``"cifar10"``, ``"cifar100"`` or ``"tiny-imagenet-200"``; digits at ``smoke`` and ``laptop``.
         xi: concentration of the Dirichlet distribution, above 0.
         phase1: settings of the first phase that replace the profile's.
         **values: the same of the second one; ``seed`` is that of both.
@@ -128,7 +128,7 @@ _SUPERVISED: dict[str, Any] = {  # Li et al., "MOON", Section 4.1, which compare
     "schedule": "constant",
 }
 _CONTRASTIVE: dict[str, Any] = {"augmentation": "simclr-cifar"}  # the rest: those of Zhuang et al., the engine's own
-_MFCL_RIVALS: dict[str, tuple[type[FederationSettings], Objective | None, dict[str, Any]]] = {
+RIVALS: dict[str, tuple[type[FederationSettings], Objective | None, dict[str, Any]]] = {
     "FedAvg": (AveragingSettings, Supervised(), _SUPERVISED),
     "FedProx": (AveragingSettings, Supervised(), _SUPERVISED | METHODS["FedProx"]),
     "MOON": (MoonSettings, Moon(), _SUPERVISED),
@@ -140,14 +140,13 @@ _MFCL_RIVALS: dict[str, tuple[type[FederationSettings], Objective | None, dict[s
     "FeatARC": (FeatArcSettings, SimCLR(projector=(512, 128), temperature=0.5), _CONTRASTIVE),
 }
 _CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet-200": 200, "scattered-digits": 10}
-_RIVAL_HEADS: dict[str, dict[str, Any]] = _SMALL_HEADS | {
+_RIVAL_HEADS: dict[str, dict[str, Any]] = SMALL_HEADS | {
     "moon": {"projector": (64, 32)},
-    "orchestra": {"projector": (128, 64), "local_clusters": 8, "global_clusters": 16, "memory_size": 64},
     "simclr": {"projector": (128, 64)},
 }
 _RIVAL_SMALL: dict[str, dict[str, Any]] = {
-    "smoke": _TINY | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16},
-    "laptop": _SMALL | {"clients": 10, "train_images": 2000, "rounds": 10, "local_epochs": 2, "batch": 32},
+    "smoke": TINY | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16},
+    "laptop": SMALL | {"clients": 10, "train_images": 2000, "rounds": 10, "local_epochs": 2, "batch": 32},
 }
 
 
@@ -170,9 +169,9 @@ def mfcl_rival_settings(
         SettingError: an unknown profile, method, data set or setting, or a value that cannot be used.
     """
     check_choice("profile", profile, PROFILES)
-    check_choice("method", method, _MFCL_RIVALS)
+    check_choice("method", method, RIVALS)
     check_choice("dataset", dataset, _SETS)
-    kind, objective, own = _MFCL_RIVALS[method]
+    kind, objective, own = RIVALS[method]
     small = _RIVAL_SMALL.get(profile)
     one = {"clients": 10, "architecture": "resnet18"} | _SETS[dataset][0]
     chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | own
@@ -186,12 +185,12 @@ def mfcl_rival_settings(
     rounds = {**chosen, **values}.get("rounds", 100)
     if kind is FeatArcSettings:  # groups from a tenth of the rounds on
         chosen |= {"group_from": max(1, rounds // 10)}
+    required: dict[str, Any] = {}
     if objective is not None:
         classes = _CLASSES[{**chosen, **values}["dataset"]]
         needed = {"classes": classes} if objective.supervised else {}
         if method == "MOON" and dataset != "cifar10":
             needed |= {"contrast_weight": 1.0}  # Section 4.1
         heads = _RIVAL_HEADS[objective.name] if small else {}
-        objective = objective.changed(**(heads | needed | values.pop("objective", {})))
-        chosen |= {"objective": objective}
-    return kind(**{name: chosen.pop(name) for name in ("objective",) if name in chosen}).changed(**(chosen | values))
+        required = {"objective": objective.changed(**(heads | needed | values.pop("objective", {})))}
+    return kind(**required).changed(**(chosen | values))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import nn
 
 from fssl_core.errors import SettingError
 from fssl_core.models.client_module import CUTS, client_module, decoder, joined, modular, remaining_backbone
@@ -29,6 +30,8 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{f"{name}-modular": partial(modular, f"{name}-modular") for name in CUTS},
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
+
+TORCHS_OWN = (nn.Conv2d, nn.ConvTranspose2d, nn.GroupNorm, nn.BatchNorm2d)  # cannot run all clients in one call
 
 
 def norms_of(name: str) -> tuple[str, ...]:
@@ -68,10 +71,20 @@ def build_backbone(
     check_range("channels", channels, low=1)
     make = partial(ARCHITECTURES[name], width=width, norm=norm, image_size=image_size, channels=channels)
     if name not in VITS:
-        return build(make, generator)
+        backbone = build(make, generator)
+        _check_layers(name, backbone)
+        return backbone
     with torch.device("meta"):  # as in `build`
         backbone = make()
     return initialise_vit_(backbone.to_empty(device="cpu"), generator)
+
+
+def _check_layers(name: str, backbone: Backbone) -> None:
+    # A client matrix would only say that shapes or dtypes do not fit, and not before the first step.
+    for layer in backbone.modules():
+        if type(layer) in TORCHS_OWN:
+            expected = f"a model with the layers of fssl_core.models.layers in place of torch.nn.{type(layer).__name__}"
+            raise SettingError("architecture", name, expected)
 
 
 __all__ = [

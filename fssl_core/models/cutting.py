@@ -66,9 +66,12 @@ def latent_shape(backbone: Backbone, cut_layer: int, image_size: int | None = No
         image_size: side of the image in pixels; the backbone's own unless given.
     """
     client, _ = cut(backbone, cut_layer)
-    side = backbone.image_size if image_size is None else image_size
-    state = {name: value.to("meta") for name, value in client.state_dict().items()}
-    dtype = next(client.parameters()).dtype
-    images = torch.empty(2, backbone.channels, side, side, dtype=dtype, device="meta")
+    return output_shape(client, backbone.channels, backbone.image_size if image_size is None else image_size)
+
+
+def output_shape(module: nn.Module, channels: int, side: int) -> tuple[int, ...]:
+    """Shape of what a module makes of one image ``[channels, side, side]``, found without computing anything."""
+    state = {name: value.to("meta") for name, value in module.state_dict().items()}
+    images = torch.empty(2, channels, side, side, dtype=next(module.parameters()).dtype, device="meta")
     with torch.no_grad():
-        return tuple(torch.func.functional_call(client, state, (images,)).shape[1:])
+        return tuple(torch.func.functional_call(module, state, (images,)).shape[1:])

@@ -51,7 +51,7 @@ def mobilenetv2(
     Args:
         name: the backbone's name.
         width: 64 for the paper's channels; other widths scale them, to the nearest multiple of four.
-        norm: ``"group"`` (with weight standardisation) or ``"batch"``.
+        norm: ``"group"`` (with weight standardisation), ``"batch"`` or ``"twin"``.
         image_size: side in pixels. It does not change the model.
         channels: channels of an image.
         strides: ``"cifar"`` (three halvings, the papers' model at every image size) or ``"imagenet"`` (five).

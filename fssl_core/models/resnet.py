@@ -66,7 +66,7 @@ def resnet(name: str, *, width: int, norm: str, image_size: int, channels: int) 
     Args:
         name: a key of ``DEPTHS``.
         width: channels of the stem and the first stage; later stages double them.
-        norm: ``"group"`` (with weight standardisation) or ``"batch"``.
+        norm: ``"group"`` (with weight standardisation), ``"batch"`` or ``"twin"``.
         image_size: side in pixels, which chooses the stem.
         channels: channels of an image.
     """

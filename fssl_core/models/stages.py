@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn.utils import skip_init
 
 from fssl_core.errors import SettingError
-from fssl_core.models.cutting import Backbone
+from fssl_core.models.cutting import Backbone, output_shape
 from fssl_core.models.initialise import initialise_
 
 LAYER = re.compile(r"(layer\d+)_\d+|(block_\d+)")  # the unit's layer, by the unit's name
@@ -75,17 +75,8 @@ def part(backbone: Backbone, units: Collection[str]) -> Backbone:
         raise SettingError("units", tuple(units), f"units of {backbone.name} from the first on: {', '.join(known)}")
     kept = {name: unit for name, unit in known.items() if name in units}
     alike = {"name": backbone.name, "channels": backbone.channels, "image_size": backbone.image_size}
-    return Backbone(kept, feature_dim=_channels_out(kept, backbone), **alike)
-
-
-def _channels_out(units: dict[str, nn.Module], backbone: Backbone) -> int:
-    """Channels of the last map, found without computing anything."""
-    module = nn.Sequential(*units.values())
-    state = {name: value.to("meta") for name, value in module.state_dict().items()}
-    dtype = next(module.parameters()).dtype
-    images = torch.empty(2, backbone.channels, backbone.image_size, backbone.image_size, dtype=dtype, device="meta")
-    with torch.no_grad():
-        return torch.func.functional_call(module, state, (images,)).shape[1]
+    channels, *_ = output_shape(nn.Sequential(*kept.values()), backbone.channels, backbone.image_size)
+    return Backbone(kept, feature_dim=channels, **alike)
 
 
 def reshape_layer(in_dim: int, out_dim: int, *, generator: torch.Generator | None = None) -> nn.Module:

@@ -1,4 +1,7 @@
-"""Self-supervised objectives, a file each, and the supervised one that they are compared with."""
+"""Self-supervised objectives, a file each, and the supervised one that they are compared with.
+
+``OBJECTIVES`` has those that federated averaging runs. MOON and reconstruction need engines of their own.
+"""
 
 from fssl_core.objectives.barlow_twins import BarlowTwins
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel

@@ -3,9 +3,11 @@
 An objective is a value (:class:`Objective`, frozen settings); at work on one client's model it is a :class:`Learner`.
 A file of its own holds each method: its loss, its defaults, its target branch if it has one.
 
-Some methods exchange more than the model. Where :attr:`Objective.shares` is set, a client that has trained sends its
-:meth:`Learner.contribution`, the server makes something for everybody of them (:meth:`Objective.pool`), and a client
-gets that before it trains (:meth:`Learner.receive`). The engine carries it, and counts its bytes.
+Some methods exchange more than the model; the engine carries it, and counts its bytes. FedCA and Orchestra set
+:attr:`Objective.shares`: a client that has trained sends its :meth:`Learner.contribution`, the server makes something
+for everybody of them (:meth:`Objective.pool`), and a client gets that before it trains (:meth:`Learner.receive`). FedCA
+may have public images besides (:meth:`Objective.public`), whose wanted representations a client gets once
+(:meth:`Learner.align`).
 """
 
 import copy
@@ -52,8 +54,12 @@ class SelfSupervisedModel(nn.Module):
         super().__init__()
         self.encoder, self.projector, self.predictor = encoder, projector, predictor  # a target has the first two
 
+    def embed(self, images: Tensor) -> Tensor:
+        """What comes before the predictor, ``[B, D]``."""
+        return self.projector(self.encoder(images))
+
     def forward(self, images: Tensor) -> Tensor:
-        return self.predictor(self.projector(self.encoder(images)))
+        return self.predictor(self.embed(images))
 
 
 @dataclass(frozen=True, kw_only=True)

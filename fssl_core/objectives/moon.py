@@ -105,7 +105,7 @@ class MoonLearner(Learner):
             SettingError: the trainer keeps no clients' models to contrast with.
         """
         o = self.objective
-        z = self.embed(self.online, views[0])  # [B, D]
+        z = self.online.embed(views[0])  # [B, D]
         loss, accuracy = classify(self.online.predictor(z), labels)
         figures = {"train_accuracy": accuracy}
         if not o.contrast_weight:
@@ -113,10 +113,6 @@ class MoonLearner(Learner):
         if self.references is None:
             raise SettingError("objective", o.name, "an objective of federated averaging; this one needs MoonSettings")
         with torch.no_grad():
-            others = [self.embed(model, views[0]) for model in self.references]
+            others = [model.embed(views[0]) for model in self.references]
         contrast = moon_loss(z, *others, o.temperature)
         return loss + o.contrast_weight * contrast, figures | {"contrast": contrast.detach()}
-
-    @staticmethod
-    def embed(model: SelfSupervisedModel, images: Tensor) -> Tensor:
-        return model.projector(model.encoder(images))

@@ -193,15 +193,12 @@ class OrchestraLearner(Learner):
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         with torch.no_grad():
             self._targets = F.normalize(self.target(views[0]), dim=1)
-        z = self.embed(views[1])
+        z = self.online.embed(views[1])
         clusters, agreement = cluster_loss(z, self._targets, self.centroids, self.objective.temperature)
         turned, quarters = rotated(views[1])
-        rotation, accuracy = classify(self.online.predictor(self.embed(turned)), quarters)
+        rotation, accuracy = classify(self.online.predictor(self.online.embed(turned)), quarters)
         figures = {"cluster_loss": clusters.detach(), "cluster_agreement": agreement, "rotation_accuracy": accuracy}
         return clusters + rotation, figures
-
-    def embed(self, images: Tensor) -> Tensor:
-        return self.online.projector(self.online.encoder(images))
 
     def after_step(self) -> None:
         self.memory.push(self._targets)

@@ -44,7 +44,7 @@ class SimSiamLearner(Learner):
 
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         model = self.online
-        z = [model.projector(model.encoder(view)) for view in views]  # view by view: batch norm must not mix them
+        z = [model.embed(view) for view in views]  # view by view: batch norm must not mix them
         p = [model.predictor(embeddings) for embeddings in z]
         loss = (negative_cosine(p[0], z[1]) + negative_cosine(p[1], z[0])) / 2
         # 0 is a collapse; embeddings spread evenly over the sphere have 1 / sqrt(D) (Section 4.1, Fig. 2)

@@ -3,19 +3,33 @@
 For papers whose tables compare federated methods by what a probe, or fine-tuning, finds on their models.
 """
 
+from collections.abc import Sequence
+
 import pandas as pd
 
-from fssl_core.experiments.profiles import SSL_METHODS
+from fssl_core.experiments.profiles_ldawa import SSL_METHODS
 from fssl_core.federation.schedule import KINDS
 from fssl_core.models.vit import VITS
 from fssl_core.reporting.reference import paper_table
+from fssl_core.settings import check_choice
 from fssl_core.training.averaging import method_name
 
 _PREFIX = "pretraining."
 _SSL_NAMES = {name: printed for printed, name in SSL_METHODS.items()}
 
 
-def run_cells(results: pd.DataFrame) -> pd.DataFrame:
+def _pretraining(results: pd.DataFrame) -> pd.DataFrame:
+    """Settings of the pre-training that an evaluation stands on."""
+    return results.filter(like=_PREFIX).rename(columns=lambda name: name.removeprefix(_PREFIX))
+
+
+def _concentration(partition: pd.Series) -> pd.Series:
+    """0.1 of ``"dirichlet:0.1:8"``; missing of other partitions."""
+    parts = partition.str.split(":")
+    return pd.to_numeric(parts.str[1].where(parts.str[0] == "dirichlet"))
+
+
+def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
     """Linear probes of federated averaging, a row each.
 
     Args:
@@ -26,9 +40,8 @@ def run_cells(results: pd.DataFrame) -> pd.DataFrame:
         partition, alpha (None where it is not Dirichlet's), local_epochs, rounds, clients, label_fraction, seed,
         protocol, accuracy (a fraction), official_data and key.
     """
-    own = results.filter(like=_PREFIX).rename(columns=lambda name: name.removeprefix(_PREFIX))
-    scheme = own["partition"].str.split(":")
-    dirichlet = scheme.str[0] == "dirichlet"
+    own = _pretraining(results)
+    alpha = _concentration(own["partition"])
     rules = own[["aggregation", "client_update.name", "proximal"]].itertuples(index=False, name=None)
     return pd.DataFrame(
         {
@@ -36,8 +49,8 @@ def run_cells(results: pd.DataFrame) -> pd.DataFrame:
             "ssl_method": own["objective.name"].replace(_SSL_NAMES),
             "dataset": own["dataset"],
             "eval_dataset": results["dataset"].fillna(own["dataset"]),
-            "partition": own["partition"].mask(dirichlet, scheme.str[:2].str.join(":")),
-            "alpha": pd.to_numeric(scheme.str[1].where(dirichlet)),
+            "partition": own["partition"].mask(alpha.notna(), own["partition"].str.split(":").str[:2].str.join(":")),
+            "alpha": alpha,
             **{name: own[name] for name in ("local_epochs", "rounds", "clients")},
             "label_fraction": results["label_fraction"],
             "seed": own["seed"],
@@ -71,7 +84,7 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
         participating, dropout_probability, image_size, batch_size, partition, beta, rounds, seed, official_data and
         key. What does not apply is missing.
     """
-    own = results.filter(like=_PREFIX).rename(columns=lambda name: name.removeprefix(_PREFIX))
+    own = _pretraining(results)
     missing = pd.Series(pd.NA, index=results.index)
     tuned = results.get("fine_tune_accuracy", missing).notna()
     scratch = results.get("scratch", missing).fillna(False).astype(bool)
@@ -80,7 +93,6 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
     accuracy = results.get("linear_probe_accuracy", missing).where(
         ~tuned, results.get("fine_tune_accuracy", missing).where(~per_class, results.get(_OF_CLASSES, missing))
     )
-    scheme = own["partition"].str.split(":")
     staged = own["scheme"] != KINDS[0]
     layers = own["architecture"].map(VITS).fillna(RESNET_LAYERS)
     plain = pd.DataFrame(
@@ -102,7 +114,7 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
             "image_size": pd.to_numeric(own["image_size"]),
             "batch_size": own["batch"],
             "partition": own["partition"],
-            "beta": pd.to_numeric(scheme.str[1].where(scheme.str[0] == "dirichlet")),
+            "beta": _concentration(own["partition"]),
             "rounds": own["rounds"],
             "seed": own["seed"],
             "official_data": results["official_data"],
@@ -159,13 +171,12 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     def either(name: str) -> pd.Series:
         return results.get(first + name, missing).fillna(results.get(name, missing))
 
-    scheme = either("partition").str.split(":")
     of_mfcl = results.get(first + "cut", missing).notna()
     plain = pd.DataFrame(
         {
             "method": methods,
             "dataset": either("dataset"),
-            "xi": pd.to_numeric(scheme.str[1].where(scheme.str[0] == "dirichlet")),
+            "xi": _concentration(either("partition")),
             "partition": either("partition"),
             "clients": either("clients"),
             "architecture": either("architecture"),
@@ -190,17 +201,36 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     return table.astype({"accuracy": float, "K": "Int64", "clients": "Int64"}).dropna(subset="accuracy")
 
 
-def printed_cells(paper: str, table: str) -> pd.DataFrame:
-    """The accuracies of a paper's table, in percent, under the columns of our runs' cells."""
-    cells = paper_table(paper, table)
-    if paper == "mfcl":
-        cells = cells[cells["metric"] == "top1_accuracy"]
-        norm = "(" + cells["normalization"] + ")"
-        return cells.assign(method=cells["method"] + norm.fillna("")) if "normalization" in cells else cells
-    if paper == "lwfedssl":  # averages over data sets are no cells of their own
-        cells = cells[(cells["metric"] == "accuracy") & (cells["dataset"] != "average")]
-        return cells.rename(columns={"pretrain_dataset": "dataset", "dataset": "eval_dataset"})
-    cells = cells.rename(columns={"pretrain_dataset": "dataset"})
-    cells = cells[cells["metric"] == "linear_probe_accuracy"]
-    partition = cells["partition"].replace("single_class_per_client", "one-class")
-    return cells.assign(partition=partition.mask(partition == "dirichlet", "dirichlet:" + cells["alpha"].astype(str)))
+# --------------------------------------------------------------------------------------------------- the papers' tables
+
+_OURS = {  # by paper: a column of its tables, and the like one of our runs' cells
+    "ldawa": {"pretrain_dataset": "dataset"},
+    "lwfedssl": {"pretrain_dataset": "dataset", "dataset": "eval_dataset"},
+    "mfcl": {"cut_layer": "cut", "batch_size_k": "K"},
+}
+
+
+def printed_cells(paper: str, table: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+    """What a paper's table prints, under the columns of our runs' cells, a row each.
+
+    Args:
+        paper: ``"ldawa"``, ``"lwfedssl"`` or ``"mfcl"``.
+        table: for example ``"table2"``.
+        metrics: those of the column metric that are wanted; None: the accuracies, whatever the paper calls them.
+
+    Returns:
+        The columns of :func:`~fssl_core.reporting.reference.paper_table`, so accuracies are in percent; methods have
+        their norm in their name, as in ``"MFCL(TN)"``. Averages over data sets are no cells of their own: left out.
+    """
+    check_choice("paper", paper, _OURS)
+    cells = paper_table(paper, table).rename(columns=_OURS[paper])
+    cells = cells[cells["metric"].isin(metrics) if metrics else cells["metric"].str.endswith("accuracy")]
+    if "eval_dataset" in cells:
+        cells = cells[cells["eval_dataset"] != "average"]
+    if "normalization" in cells:
+        cells = cells.assign(method=cells["method"] + ("(" + cells["normalization"] + ")").fillna(""))
+    if "alpha" in cells:
+        partition = cells["partition"].replace("single_class_per_client", "one-class")
+        dirichlet = "dirichlet:" + cells["alpha"].astype(str)
+        cells = cells.assign(partition=partition.mask(partition == "dirichlet", dirichlet))
+    return cells

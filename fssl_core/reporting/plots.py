@@ -1,4 +1,7 @@
-"""The figures of the notebooks. Every function takes tidy data and an explicit subtitle and returns the figure."""
+"""Figures of many notebooks (who holds what, curves, pictures), and those of MonAcoSFL: cuts, momentum, keys.
+
+Every figure of this package takes tidy data and an explicit subtitle; what is of one idea stands in a file of its own.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,6 +31,7 @@ from fssl_core.reporting.plots_style import (
     panels,
     percent_axis,
     use_style,
+    write_counts,
 )
 from fssl_core.reporting.tables import MIB
 
@@ -58,10 +62,7 @@ def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: s
         axes.grid(True, axis="x", which="minor", color="white", linewidth=1.5)
         axes.tick_params(which="minor", length=0)
     if rows <= 20 and columns <= 20:
-        for row, column in zip(*np.nonzero(counts), strict=True):
-            dark = counts[row, column] > 0.6 * counts.max()
-            colour = "white" if dark else "black"
-            axes.text(column, row, counts[row, column], ha="center", va="center", fontsize=7, color=colour)
+        write_counts(axes, counts, counts.max(), fontsize=7)
     axes.set_xlabel("client")
     axes.xaxis.set_major_locator(FixedLocator(np.arange(columns)) if columns <= 20 else MaxNLocator(10, integer=True))
     step = -(-rows // 20)  # at most 20 class names

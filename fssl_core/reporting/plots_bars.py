@@ -21,6 +21,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    text_on,
     use_style,
 )
 
@@ -114,7 +115,7 @@ def _bar(
         if len(values) > 1:
             axes.plot([position + 0.25 * width] * len(values), values, ".", color="black", alpha=0.5, markersize=3.5)
         text = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}"
-        text_colour = "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.55 else "black"
+        text_colour = text_on(colour)
     for value in stated:
         axes.plot(position, value, zorder=4, **STATED | {"markerfacecolor": colour})
     place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom"}

@@ -8,7 +8,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -25,6 +24,7 @@ from fssl_core.reporting.plots_style import (
     first_column,
     method_styles,
     panels,
+    text_on,
     use_style,
 )
 
@@ -207,9 +207,8 @@ def client_costs(rows: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
                 place = architectures.index(row.architecture) + width * (number - (len(styles) - 1) / 2)
                 if not np.isnan(row.ours):
                     axes.bar(place, row.ours, 0.9 * width, color=style.colour, edgecolor="black", lw=0.5)
-                    dark = np.dot(to_rgb(style.colour), (0.299, 0.587, 0.114)) < 0.55
                     text = {"xytext": (0, 4), "textcoords": "offset points", "rotation": 90, "fontsize": 7.5}
-                    text |= {"ha": "center", "va": "bottom", "color": "white" if dark else "black"}
+                    text |= {"ha": "center", "va": "bottom", "color": text_on(style.colour)}
                     axes.annotate(f"{row.ours:.1e}", (place, bottom), **text)
                 axes.plot(place, row.printed, zorder=4, **STATED | {"markerfacecolor": style.colour})
         category_axis(axes, architectures)

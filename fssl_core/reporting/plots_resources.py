@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -21,6 +20,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     use_style,
+    write_counts,
 )
 from fssl_core.reporting.tables import MIB
 
@@ -207,7 +207,7 @@ def class_matrices(counts: Mapping[str, np.ndarray], classes: Sequence[str], *, 
     fig, grid = panels(len(counts), width=1.6 + 0.28 * clients, height=1.0 + 0.3 * len(classes), sharey=True)
     for axes, (name, table) in zip(grid, counts.items(), strict=True):
         image = axes.imshow(table.T, cmap="Blues", vmin=0, vmax=most, aspect="auto", interpolation="nearest")
-        _numbers(axes, table.T, most)
+        write_counts(axes, table.T, most, fontsize=6.5)
         axes.set_title(name)
         axes.set_xlabel("client")
         axes.xaxis.set_major_locator(FixedLocator(np.arange(len(table))))
@@ -216,9 +216,3 @@ def class_matrices(counts: Mapping[str, np.ndarray], classes: Sequence[str], *, 
         axes.grid(False)
     fig.colorbar(image, ax=grid, label="images", shrink=0.9, pad=0.01)
     return finish(fig, title, subtitle)
-
-
-def _numbers(axes: Axes, table: np.ndarray, most: int) -> None:
-    for row, column in zip(*np.nonzero(table), strict=True):
-        colour = "white" if table[row, column] > 0.6 * most else "black"
-        axes.text(column, row, f"{table[row, column]}", ha="center", va="center", fontsize=6.5, color=colour)

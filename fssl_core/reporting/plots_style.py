@@ -13,6 +13,7 @@ import seaborn as sns
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -177,6 +178,18 @@ def category_axis(axes: Axes, names: Sequence[object]) -> None:
     axes.set_xticks(range(len(names)), names)
     axes.tick_params(axis="x", length=0)
     axes.grid(False, axis="x")
+
+
+def text_on(colour: str | tuple[float, ...]) -> str:
+    """Black or white, whichever is read better on a colour."""
+    return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.55 else "black"  # its luma, ITU-R BT.601
+
+
+def write_counts(axes: Axes, counts: np.ndarray, most: float, *, fontsize: float) -> None:
+    """Numbers other than 0 into the cells of a matrix drawn in blues that end at ``most``."""
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        colour = "white" if counts[row, column] > 0.6 * most else "black"
+        axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=fontsize, color=colour)
 
 
 def mean_and_std(values: np.ndarray) -> tuple[float, float]:

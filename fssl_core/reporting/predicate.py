@@ -1,10 +1,11 @@
 """The registry of predicates, which function checks which claim, and how their deciding values are written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pandas as pd
 
-Predicate = Callable[[pd.DataFrame], tuple[bool, str] | None]
+Outcome = tuple[bool, str]  # whether it holds, and the deciding value as short text
+Predicate = Callable[[pd.DataFrame], Outcome | None]
 
 PREDICATES: dict[str, Predicate] = {}
 
@@ -39,9 +40,18 @@ def span(values: Iterable[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def listed(values: pd.Series, digits: int = 2) -> str:
+def listed(values: pd.Series | Mapping, form: str = "+.2f") -> str:
     """``"+4.47 (CIFAR-10, 5), ..."``: each value with the names of its row."""
-    names = (name if isinstance(name, tuple) else (name,) for name in values.index)
-    return ", ".join(
-        f"{signed(value, digits)} ({', '.join(map(str, name))})" for name, value in zip(names, values, strict=True)
-    )
+    parts = ((value, name if isinstance(name, tuple) else (name,)) for name, value in values.items())
+    return ", ".join(f"{value:{form}} ({', '.join(map(str, names))})" for value, names in parts)
+
+
+def in_words(values: pd.Series | Mapping, form: str = ".2f") -> str:
+    """``"FedAvg 71.02, L-DAWA 73.90"``."""
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+
+
+def stated(name: str, outcome: Outcome) -> str:
+    """``"printed: holds, +4.47 (CIFAR-10, 5)"``."""
+    holds, value = outcome
+    return f"{name}: {'holds' if holds else 'fails'}, {value}"

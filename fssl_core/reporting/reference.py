@@ -105,6 +105,14 @@ def paper_table(key: str, table: str) -> pd.DataFrame:
         return pd.read_csv(file)
 
 
+def paper_value(key: str, table: str, metric: str, method: str, **where: Any) -> float:
+    """One printed number of a table: of this metric and method, in the cell that has these values in its columns."""
+    cells = paper_table(key, table)
+    for name, value in {"metric": metric, "method": method, **where}.items():
+        cells = cells[cells[name] == value]
+    return float(cells["value"].item())
+
+
 def paper_settings(key: str) -> dict[str, Any]:
     """A paper's settings: what it states, what it leaves open with our default, and what the authors' code does."""
     return _yaml(key, "settings")

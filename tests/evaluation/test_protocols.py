@@ -8,7 +8,7 @@ from fssl_core.data import ImageSet, load_dataset
 from fssl_core.errors import DataError
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import linear_probe
-from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
+from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy, validation_accuracy
 
 
 class Counter(nn.Flatten):
@@ -63,3 +63,13 @@ def test_images_without_labels_are_refused():
         validation_accuracy(Counter(), none, share=0.2, seed=3, k=5, temperature=0.1)
     with pytest.raises(DataError, match="digits has no labels"):
         probe_accuracy(Counter(), none, epochs=1, seed=1)
+
+
+def test_a_classifiers_accuracy_is_the_share_of_test_images_whose_largest_logit_is_right():
+    data = load_dataset("digits")
+
+    class Constant(nn.Module):
+        def forward(self, images):
+            return torch.eye(10)[3].expand(len(images), 10)
+
+    assert classifier_accuracy(Constant(), data) == pytest.approx((data.test.labels == 3).float().mean().item())

@@ -113,17 +113,6 @@ def test_a_circle_has_one_distance_in_weight_space_and_goes_round(filter_normali
     np.testing.assert_allclose(np.linalg.norm(np.diff(places, axis=0), axis=1), 1.4 * math.sin(math.pi / 12))
 
 
-def test_the_box_holds_all_models():
-    plane = pca_plane(saved_models())
-    (left, right), (bottom, top) = plane.extent(margin=0.5)
-    x, y = plane.coordinates.T
-    assert (right - left, top - bottom) == pytest.approx(
-        (2 * (x.max() - x.min()).item(), 2 * (y.max() - y.min()).item())
-    )
-    assert left < x.min() < x.max() < right
-    assert bottom < y.min() < y.max() < top
-
-
 def test_float32_models_give_float32_points_and_the_same_coordinates_again():
     models = saved_models(dtype=torch.float32)
     first, second = pca_plane(models, filter_normalise=True), pca_plane(models, filter_normalise=True)

@@ -2,7 +2,7 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.experiments import mfcl_rival_settings, mfcl_settings, run_all
-from fssl_core.experiments.profiles_mfcl import _MFCL_RIVALS, MFCL_NORMS
+from fssl_core.experiments.profiles_mfcl import MFCL_NORMS, RIVALS
 from fssl_core.paths import PROFILES
 
 
@@ -13,7 +13,7 @@ def test_mfcl_trains_at_smoke(method):
     assert summary["phase1.norm"] == MFCL_NORMS[method]
 
 
-@pytest.mark.parametrize("method", _MFCL_RIVALS)
+@pytest.mark.parametrize("method", RIVALS)
 def test_every_rival_trains_at_smoke(method):
     summary = run_all([mfcl_rival_settings("smoke", method=method)], progress=False).iloc[0]
     supervised = method in ("FedAvg", "FedProx", "MOON", "FSL")
@@ -23,7 +23,7 @@ def test_every_rival_trains_at_smoke(method):
 @pytest.mark.parametrize("profile", PROFILES)
 def test_methods_divide_the_images_alike(profile):
     mfcl = mfcl_settings(profile, xi=0.01).phase1
-    for method in _MFCL_RIVALS:
+    for method in RIVALS:
         rival = mfcl_rival_settings(profile, method=method, xi=0.01)
         assert (rival.partition, rival.clients, rival.dataset) == (mfcl.partition, mfcl.clients, mfcl.dataset)
 

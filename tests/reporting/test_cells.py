@@ -1,16 +1,17 @@
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.experiments import mfcl_rival_settings, mfcl_settings, run_all
-from fssl_core.experiments.profiles import (
-    PROTOCOLS,
+from fssl_core.experiments import (
     ldawa_probe,
     ldawa_settings,
     lwfedssl_evaluation,
     lwfedssl_settings,
+    mfcl_rival_settings,
+    mfcl_settings,
+    run_all,
 )
 from fssl_core.federation.client_updates import FedEMA
-from fssl_core.reporting.cells import layerwise_cells, modular_cells, printed_cells, run_cells
+from fssl_core.reporting.cells import averaging_cells, layerwise_cells, modular_cells, printed_cells
 from fssl_core.reporting.tables import beside_cells
 
 ON = ["method", "ssl_method", "dataset", "partition", "label_fraction"]
@@ -31,7 +32,7 @@ def results():
 
 
 def test_runs_get_the_names_of_the_tables(results):
-    cells = run_cells(results)
+    cells = averaging_cells(results)
     assert cells.method.tolist() == ["L-DAWA_FedU", "uniform", "FedAvg", "l-dawa fedema proximal"]
     assert cells.ssl_method.tolist() == ["SimCLR", "SimCLR", "Barlow Twins", "SimCLR"]
     assert cells.partition.tolist() == ["dirichlet:0.1", "dirichlet:0.1", "iid", "dirichlet:0.1"]
@@ -52,7 +53,7 @@ def test_printed_cells_are_the_papers_accuracies_under_the_runs_columns(table, p
     cells = printed_cells("ldawa", table)
     expected = {"table3": {"one-class", "dirichlet:0.1"}, "table4": {f"dirichlet:0.{i}" for i in (1, 2, 4, 6)}}
     assert set(cells.partition) == (partitions or expected[table])
-    shared = [name for name in run_cells(results).columns if name in cells.columns]
+    shared = [name for name in averaging_cells(results).columns if name in cells.columns]
     assert set(ON) | {"eval_dataset", "alpha", "local_epochs", "rounds", "clients"} <= set(shared)
     assert cells.value.between(5, 100).all()  # percent
 
@@ -64,8 +65,16 @@ def test_aggregation_times_are_no_accuracies():
     assert (row.value.item(), row.partition.item(), row.dataset.item()) == (69.34, "dirichlet:0.1", "CIFAR-10")
 
 
+def test_other_metrics_than_accuracy_are_there_on_demand():
+    cells = printed_cells("lwfedssl", "table2", ["flops", "peak_memory"])
+    assert set(cells.metric) == {"flops", "peak_memory"}
+    assert cells.eval_dataset.isna().all()
+    with pytest.raises(SettingError, match="paper='mocosfl'"):
+        printed_cells("mocosfl", "table1")
+
+
 def test_runs_stand_beside_printed_cells_of_the_same_names(results):
-    ours = run_cells(results).assign(dataset="cifar10", official_data=True)
+    ours = averaging_cells(results).assign(dataset="cifar10", official_data=True)
     table = beside_cells(ours, printed_cells("ldawa", "table2"), on=ON, profile="smoke", value="accuracy")
     row = table[(table.method == "L-DAWA_FedU") & (table.ssl_method == "SimCLR") & (table.label_fraction == 1)]
     printed = row[row.dataset == "CIFAR-10"]
@@ -124,12 +133,6 @@ def test_printed_cells_of_lwfedssl_have_the_columns_of_the_runs(table, layerwise
     }
     assert cells.value.between(5, 100).all()
     assert "average" not in set(cells.eval_dataset)
-
-
-def test_a_protocol_is_one_of_those_there_are():
-    with pytest.raises(SettingError, match="fine-tuning"):
-        lwfedssl_evaluation("smoke", lwfedssl_settings("smoke", method="BYOL", ssl_method="BYOL"), protocol="knn")
-    assert set(PROTOCOLS) == {"fine-tuning", "linear probe"}
 
 
 # ---------------------------------------------------------------------------------------------------------------- MFCL

@@ -8,6 +8,8 @@ import pytest
 from fssl_core.costs.activations import client_memory
 from fssl_core.errors import DataError
 from fssl_core.federation.schedule import Stage, schedule
+from fssl_core.reporting import reference
+from fssl_core.reporting.accuracy_claims import printed_points
 from fssl_core.reporting.claims import judge
 from fssl_core.reporting.predicate import PREDICATES
 from fssl_core.reporting.predicates import lwfedssl, lwfedssl_accuracy, lwfedssl_figures  # noqa: F401
@@ -76,7 +78,8 @@ def test_another_printed_number_would_change_the_verdict(monkeypatch, claim, cel
         cells.loc[cells.query(cell).index, "value"] = number
         return cells
 
-    monkeypatch.setattr(lwfedssl, "paper_table", changed)
+    for module in (lwfedssl, reference):
+        monkeypatch.setattr(module, "paper_table", changed)
     assert verdict(claim, ANY) == "fails"
 
 
@@ -101,7 +104,7 @@ TRAINING = {name: claim for name, claim in CLAIMS.items() if claim.compute == "t
 
 def papers_runs(*tables):
     """The printed accuracies as if they were runs."""
-    cells = pd.concat([lwfedssl_accuracy.printed(table) for table in tables])
+    cells = printed_points("lwfedssl", *tables)
     return cells.assign(accuracy=cells["points"] / 100, protocol="fine-tuning").drop(columns="points")
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from fssl_core.costs import modular
 from fssl_core.errors import DataError
+from fssl_core.reporting.accuracy_claims import printed_points
 from fssl_core.reporting.claims import judge
 from fssl_core.reporting.predicates import mfcl_accuracy
 from fssl_core.reporting.reference import paper_claims, paper_table
@@ -28,17 +29,17 @@ def value(claim, results, profile="paper"):
 
 def papers_runs(claim):
     """The printed accuracies as if they were runs."""
-    cells = mfcl_accuracy.printed(CLAIMS[claim].artifact).reset_index(drop=True)
-    return cells.assign(accuracy=cells["points"] / 100).drop(columns=["points", "value"])
+    cells = printed_points("mfcl", CLAIMS[claim].artifact).reset_index(drop=True)
+    return cells.assign(accuracy=cells["points"] / 100, protocol="features").drop(columns="points")
 
 
 def test_printed_names_tell_all_methods_apart():
-    cells = mfcl_accuracy.printed("table2")
+    cells = printed_points("mfcl", "table2")
     assert sorted(cells["method"].unique()) == sorted(
         [*mfcl_accuracy.NORMS, *mfcl_accuracy.SUPERVISED, *mfcl_accuracy.SELF_SUPERVISED, "FSL"]
     )
     assert len(cells) == 12 * 9
-    assert {"FedSimCLR(BN)", "FedSimCLR(GN)", "FedSimCLR(TN)"} < {*mfcl_accuracy.printed("table5")["method"]}
+    assert {"FedSimCLR(BN)", "FedSimCLR(GN)", "FedSimCLR(TN)"} < {*printed_points("mfcl", "table5")["method"]}
 
 
 @pytest.mark.parametrize("claim", TRAINING)
@@ -47,7 +48,7 @@ def test_the_papers_own_numbers_make_every_claim_on_accuracy_hold(claim):
     assert verdict(claim, runs) == "holds"
     assert verdict(claim, runs, "smoke") == "not run"
     ours, _, printed = value(claim, runs).partition("; printed: holds, ")
-    assert ours == printed
+    assert ours == f"features: holds, {printed}"
 
 
 @pytest.mark.parametrize(
@@ -153,11 +154,11 @@ def test_the_claim_on_the_table_alone_is_decided_by_the_table():
         assert verdict(NOT_AT_01, runs, profile) == verdict(NOT_AT_01, pd.DataFrame({"x": [1]}), profile) == "holds"
     gains = "FeatARC +0.00 (CIFAR-10), +9.10 (CIFAR-100); the least of FedAvg, FedProx, MOON +2.70 (CIFAR-100), +2.70"
     assert value(NOT_AT_01, runs).startswith(f"printed: {gains}")
-    assert f"; ours: holds, {gains}" in value(NOT_AT_01, runs)
+    assert f"; ours, features: holds, {gains}" in value(NOT_AT_01, runs)
     assert value(NOT_AT_01, runs, "smoke").endswith("; ours: not run")
     runs.loc[runs.query("method == 'FeatARC' and xi == 0.1").index, "accuracy"] = 0.1
     assert verdict(NOT_AT_01, runs) == "holds"
-    assert "; ours: fails, FeatARC -74.60 (CIFAR-10)" in value(NOT_AT_01, runs)
+    assert "; ours, features: fails, FeatARC -74.60 (CIFAR-10)" in value(NOT_AT_01, runs)
     assert value(NOT_AT_01, runs.query("dataset != 'CIFAR-100'")).endswith("; ours: not run")
 
 
@@ -206,7 +207,7 @@ def test_verdicts_on_costs_follow_the_counts(monkeypatch):
 def test_three_cells_differ_between_tables_that_both_print_them():
     """Table 14 repeats Table 2, but for two cells; Table 4 has another accuracy of MFCL at xi = 200."""
     keys = ["method", "dataset", "xi"]
-    second, fourteenth = (mfcl_accuracy.printed(table).set_index(keys)["points"] for table in ("table2", "table14"))
+    second, fourteenth = (printed_points("mfcl", table).set_index(keys)["points"] for table in ("table2", "table14"))
     apart = (second - fourteenth.reindex(second.index)).round(2)
     assert apart[apart != 0].to_dict() == {
         ("FedProx", "Tiny ImageNet", 200.0): 0.1,

@@ -1,9 +1,9 @@
 """Claims of L-DAWA (Ur Rehman et al., ICCV 2023) on its tables as predicates, and its headline.
 
 Each rule restates the ``check`` text of its claim in ``ldawa_claims.yaml``. As these claims have ``compute:
-table_arithmetic``, the verdict is that of the rule on the paper's printed numbers, at every profile. The value states
-beside it what the same rule finds on our runs, for each protocol by itself: "printed: +5.21 (...); ours, linear
-probe: fails, +1.30 (...)". Ours is "not run" at smoke and without rows that the rule needs.
+table_arithmetic``, the verdict is that of the rule on the paper's printed numbers, at every profile, and what it finds
+on our runs stands beside it (:func:`fssl_core.reporting.accuracy_claims.table_claim`). Ours is "not run" at smoke and
+without rows that the rule needs.
 
 Our runs are rows with the columns method (as printed: ``"L-DAWA_FedAvg"``), ssl_method (``"SimCLR"``, ``"Barlow
 Twins"``), dataset (that of the pre-training), eval_dataset, partition (``"dirichlet:0.1"``, ``"one-class"``), alpha,
@@ -12,15 +12,14 @@ are compared in points (100 x fraction), means over seeds first. A rule that lis
 speaks of all columns of a table is judged on those there are, and says how many.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import pandas as pd
 
-from fssl_core.reporting.cells import printed_cells
+from fssl_core.reporting.accuracy_claims import table_claim
 from fssl_core.reporting.predicate import listed, predicate, signed, span
 from fssl_core.reporting.reference import paper_table
-from fssl_core.reporting.tables import as_printed
 
 BASELINES = ["FedAvg", "Loss", "FedU", "EUC"]
 VARIANTS = ["L-DAWA", "L-DAWA_FedAvg", "L-DAWA_Loss", "L-DAWA_FedU"]
@@ -30,40 +29,6 @@ CIFAR = ["CIFAR-10", "CIFAR-100"]
 EPOCHS = [1, 5, 10]
 PARTITIONS = ["one-class", "dirichlet:0.1"]
 COLUMN = ["dataset", "ssl_method", "label_fraction"]  # of Table 2
-
-Rule = Callable[[pd.DataFrame], tuple[bool, str] | None]
-
-
-def table_claim(claim_id: str, *tables: str) -> Callable[[Rule], Rule]:
-    """Register a rule on cells, rows as :func:`_printed` gives them, as the check of a claim on these tables."""
-
-    def register(rule: Rule) -> Rule:
-        def check(results: pd.DataFrame) -> tuple[bool, str]:
-            holds, value = rule(pd.concat([_printed(table) for table in tables]))
-            return holds, f"printed: {value}; {_on_ours(rule, results)}"
-
-        predicate(claim_id)(check)
-        return rule
-
-    return register
-
-
-def _printed(table: str) -> pd.DataFrame:
-    """Accuracies of a table of the paper, in points."""
-    return printed_cells("ldawa", table).rename(columns={"value": "points"})
-
-
-def _on_ours(rule: Rule, results: pd.DataFrame) -> str:
-    if results.empty or "accuracy" not in results:
-        return "ours: not run"
-    runs = as_printed(results.dropna(subset="accuracy")).assign(points=lambda frame: 100 * frame["accuracy"])
-    outcomes = {protocol: rule(rows) for protocol, rows in runs.groupby("protocol", sort=False)}
-    found = [
-        f"ours, {protocol}: {'holds' if outcome[0] else 'fails'}, {outcome[1]}"
-        for protocol, outcome in outcomes.items()
-        if outcome is not None
-    ]
-    return "; ".join(found) or "ours: not run"
 
 
 def _table(cells: pd.DataFrame, index: list[str], methods: list[str], **needed: Sequence) -> pd.DataFrame | None:

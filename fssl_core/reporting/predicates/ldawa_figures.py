@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fssl_core.reporting.predicate import predicate
+from fssl_core.reporting.predicate import in_words, predicate
+from fssl_core.reporting.predicates.ldawa import SSL
 
 BOTH = ["FedAvg", "L-DAWA"]
-SSL = ["SimCLR", "Barlow Twins"]
 
 # -------------------------------------------------------------------------------------------------- fig2: trajectories
 # A row per run: method, ssl_method, seed, path_ratio (length of the path of the global models in the PCA plane over
@@ -111,8 +111,9 @@ def faster_loss(results: pd.DataFrame) -> tuple[bool, str] | None:
     if curves is None or not set(range(2, 11)) <= set(curves.index):
         return None
     mean = curves.loc[2:10].mean()
-    value = ", ".join(f"{method} {loss:.3f}" for method, loss in mean.items())
-    return bool((mean[["M-DAWA", "L-DAWA"]] < mean["FedAvg"]).all()), f"mean local loss in rounds 2 to 10: {value}"
+    return bool(
+        (mean[["M-DAWA", "L-DAWA"]] < mean["FedAvg"]).all()
+    ), f"mean local loss in rounds 2 to 10: {in_words(mean, '.3f')}"
 
 
 @predicate("ldawa-fig6-fewer-rounds")

@@ -6,7 +6,7 @@ authors' device that no formula gives.
 """
 
 import re
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import pandas as pd
@@ -16,7 +16,7 @@ from fssl_core.costs.layerwise import Resources, cost_curves, resources
 from fssl_core.costs.parts import build_model, vit
 from fssl_core.federation.schedule import Stage, schedule
 from fssl_core.reporting.predicate import predicate
-from fssl_core.reporting.reference import paper_table
+from fssl_core.reporting.reference import paper_table, paper_value
 
 FULL, LAYERWISE, PROGRESSIVE = "FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"
 ALL_THREE = [FULL, LAYERWISE, PROGRESSIVE]
@@ -24,13 +24,7 @@ INPUTS = {64: 4, 128: 8, 224: 16}  # image size: patch size, of Table 11
 DEPTHS = [1, 2, 3, 4, 6]  # layers per stage, of Table 3
 
 
-def printed_cell(table: str, metric: str, method: str, **where: object) -> float:
-    """One printed number."""
-    cells = paper_table("lwfedssl", table)
-    cells = cells[(cells["metric"] == metric) & (cells["method"] == method)]
-    for name, value in where.items():
-        cells = cells[cells[name] == value]
-    return cells["value"].item()
+printed_cell = partial(paper_value, "lwfedssl")
 
 
 def printed_ratio(table: str, metric: str, method: str, base: str, **where: object) -> float:

@@ -1,10 +1,9 @@
 """Claims of LW-FedSSL (Tun et al., arXiv:2401.11647) on the accuracies of its tables as predicates on our runs.
 
-Each rule restates the ``check`` text of its claim in ``lwfedssl_claims.yaml``. It is judged by each protocol for itself
-and holds if it does by all; what the same rule finds in the printed cells stands beside it. Where the check names
-resources too, they are counted at the paper's sizes. All but Table 2 has MoCoV3 alone, and ``"FedMoCoV3"`` in a check
-is its end-to-end training: a run with another SSL method is judged against end-to-end training with that one, and the
-verdict names it.
+Each rule restates the ``check`` text of its claim in ``lwfedssl_claims.yaml``; how it is judged:
+:mod:`fssl_core.reporting.accuracy_claims`. Where the check names resources too, they are counted at the paper's sizes.
+All but Table 2 has MoCoV3 alone, and ``"FedMoCoV3"`` in a check is its end-to-end training: a run with another SSL
+method is judged against end-to-end training with that one, and the verdict names it.
 
 Our runs are rows with the columns method as the tables print it (``"FedMoCoV3"``, ``"LW-FedSSL"``, ``"Prog-FedSSL"``,
 ``"FedBYOL"``, ``"FedSimCLR"``, ``"Scratch"``, ...; centralised training has the name of its SSL method, ``"MoCoV3"``),
@@ -19,7 +18,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from fssl_core.reporting.predicate import listed, predicate, span
+from fssl_core.reporting import accuracy_claims
+from fssl_core.reporting.predicate import Predicate, in_words, listed, span
 from fssl_core.reporting.predicates.lwfedssl import (
     FULL,
     INPUTS,
@@ -30,48 +30,28 @@ from fssl_core.reporting.predicates.lwfedssl import (
     printed_cell,
     resources_rise_with_depth,
 )
-from fssl_core.reporting.reference import paper_table
-from fssl_core.reporting.tables import as_printed
 
 END_TO_END = {"MoCoV3": "FedMoCoV3", "BYOL": "FedBYOL", "SimCLR": "FedSimCLR"}
 WHOLE = "end-to-end"  # FedMoCoV3, FedBYOL and FedSimCLR
 ROLES = [WHOLE, LAYERWISE, PROGRESSIVE]
 MEDICAL = ["PathMNIST", "BloodMNIST", "DermaMNIST", "OrganAMNIST"]
 
-Rule = Callable[[pd.DataFrame], tuple[bool, str] | None]
 
+def training_claim(claim_id: str, *tables: str) -> Callable[[Predicate], Predicate]:
+    """As :func:`~fssl_core.reporting.accuracy_claims.training_claim`, end-to-end training having one name.
 
-def training_claim(claim_id: str, *tables: str) -> Callable[[Rule], Rule]:
-    """Register a rule on rows of accuracies as the check of a claim on these tables."""
+    Each SSL method is judged for itself, but for Table 2, whose claims are about all of them.
+    """
+    by = ["protocol"] if tables == ("table2",) else ["ssl_method", "protocol"]
+    one_name = dict.fromkeys(END_TO_END.values(), WHOLE)
 
-    def register(rule: Rule) -> Rule:
-        def check(results: pd.DataFrame) -> tuple[bool, str] | None:
-            runs = as_printed(results.dropna(subset="accuracy"))
-            runs["points"] = 100 * runs["accuracy"]
-            groups = _by_name(runs).groupby(["protocol"] if tables == ("table2",) else ["ssl_method", "protocol"])
-            found = {", ".join(names): rule(rows) for names, rows in groups}
-            found = {names: outcome for names, outcome in found.items() if outcome is not None}
-            if not found:
-                return None
-            parts = [f"{names}: {'holds' if holds else 'fails'}, {value}" for names, (holds, value) in found.items()]
-            holds, value = rule(_by_name(pd.concat([printed(table) for table in tables])))
-            parts.append(f"printed: {'holds' if holds else 'fails'}, {value}")
-            return all(outcome[0] for outcome in found.values()), "; ".join(parts)
-
-        predicate(claim_id)(check)
+    def register(rule: Predicate) -> Predicate:
+        accuracy_claims.training_claim(claim_id, *tables, by=by)(
+            lambda cells: rule(cells.replace({"method": one_name}))
+        )
         return rule
 
     return register
-
-
-def _by_name(cells: pd.DataFrame) -> pd.DataFrame:
-    return cells.assign(method=cells["method"].replace(dict.fromkeys(END_TO_END.values(), WHOLE)))
-
-
-def printed(table: str) -> pd.DataFrame:
-    """Accuracies of a table of the paper, in points, under the columns of our runs."""
-    cells = paper_table("lwfedssl", table).query("metric == 'accuracy' and dataset != 'average'")
-    return cells.rename(columns={"pretrain_dataset": "dataset", "dataset": "eval_dataset", "value": "points"})
 
 
 def _means(cells: pd.DataFrame, *keys: str) -> pd.Series:
@@ -147,7 +127,7 @@ def centralised_upper(cells: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     first = all((gaps > 0).all() for gaps in above.values())
     progressive = pd.Series({ssl_method: gaps[PROGRESSIVE] for ssl_method, gaps in above.items()})
-    value = f"above the best federated row by {listed(pd.Series({s: gaps.min() for s, gaps in above.items()}))}"
+    value = f"above the best federated row by {listed({s: gaps.min() for s, gaps in above.items()})}"
     return first and bool((progressive < 1.1).all()), f"{value}; above {PROGRESSIVE} by {span(progressive, '.2f')}"
 
 
@@ -197,11 +177,7 @@ def resnet(cells: pd.DataFrame) -> tuple[bool, str] | None:
     lowest = all(
         costs[0].macs < cost.macs and costs[0].communication_bytes < cost.communication_bytes for cost in costs[1:]
     )
-    return lowest and bool(means[WHOLE] < means[LAYERWISE] < means[PROGRESSIVE]), _points(means)
-
-
-def _points(means: pd.Series) -> str:
-    return ", ".join(f"{method} {point:.2f}" for method, point in means.items())
+    return lowest and bool(means[WHOLE] < means[LAYERWISE] < means[PROGRESSIVE]), in_words(means)
 
 
 # ------------------------------------------------------------------------------------------------------ table6: add-ons
@@ -273,7 +249,7 @@ def robust_to_participation(cells: pd.DataFrame) -> tuple[bool, str] | None:
     if any(table is None for table in kinds):
         return None
     spread = _spread(pd.concat(kinds))
-    return bool((spread < 1).all()), f"{_points(spread)} points between {sum(map(len, kinds))} settings"
+    return bool((spread < 1).all()), f"{in_words(spread)} points between {sum(map(len, kinds))} settings"
 
 
 def _spread(table: pd.DataFrame) -> pd.Series:
@@ -309,14 +285,14 @@ def input_size(cells: pd.DataFrame) -> tuple[bool, str] | None:
 
 
 def _level_points(table: pd.DataFrame, name: str) -> str:
-    return "; ".join(f"{name} {level:g}: {_points(row)}" for level, row in table.iterrows())
+    return "; ".join(f"{name} {level:g}: {in_words(row)}" for level, row in table.iterrows())
 
 
 def _order_and_spread(cells: pd.DataFrame, level: str, most: float) -> tuple[bool, str] | None:
     if (table := _levels(cells, level)) is None:
         return None
     spread = _spread(table)
-    value = f"{_level_points(table, level)}; range {_points(spread)}"
+    value = f"{_level_points(table, level)}; range {in_words(spread)}"
     return _in_order(table) and bool((spread < most).all()), value
 
 

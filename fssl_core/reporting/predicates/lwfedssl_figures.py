@@ -8,10 +8,9 @@ numbered from 1 here, as in the paper: the unit ``L_1`` is 1.
 
 import pandas as pd
 
-from fssl_core.reporting.predicate import predicate
+from fssl_core.reporting.predicate import in_words, predicate
+from fssl_core.reporting.predicates.lwfedssl import ALL_THREE, FULL, LAYERWISE, PROGRESSIVE
 
-FULL, LAYERWISE, PROGRESSIVE = "FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"
-ALL_THREE = [FULL, LAYERWISE, PROGRESSIVE]
 ROUNDING = 1e-5  # of a few steps in single precision
 SEVERAL = 3  # "several times smaller"
 
@@ -145,7 +144,7 @@ def lower_divergence(results: pd.DataFrame) -> tuple[bool, str] | None:
     if table.empty:
         return None
     mean = table.mean()
-    value = ", ".join(f"{method} {distance:.3g}" for method, distance in mean.rename({FULL: whole}).items())
+    value = in_words(mean.rename({FULL: whole}), ".3g")
     return bool((mean[[LAYERWISE, PROGRESSIVE]] < mean[FULL]).all()), f"mean L2 distance: {value}"
 
 
@@ -156,7 +155,7 @@ def medical_samples(results: pd.DataFrame) -> tuple[bool, str] | None:
     shown = shown.reindex(["pathmnist", "bloodmnist", "dermamnist", "organamnist"])
     if shown.isna().any():
         return None
-    return bool((shown > 0).all()), ", ".join(f"{name} {count:g}" for name, count in shown.items())
+    return bool((shown > 0).all()), in_words(shown, "g")
 
 
 @predicate("lwfedssl-fig10-partitions")

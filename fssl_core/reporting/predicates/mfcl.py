@@ -15,7 +15,7 @@ mfcl_figures.py    what stands above each group of claims there
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import pandas as pd
 import torch
@@ -25,8 +25,8 @@ from fssl_core.costs.modular import SETUPS, client_sizes, client_traffic, epoch_
 from fssl_core.costs.modular_cells import ALPHA, BETA, GAMMA, resource_table, two_digits
 from fssl_core.models.twin_norm import TwinNorm
 from fssl_core.random import generator
-from fssl_core.reporting.predicate import predicate
-from fssl_core.reporting.reference import paper_table
+from fssl_core.reporting.predicate import Outcome, listed, predicate, stated
+from fssl_core.reporting.reference import paper_table, paper_value
 
 MODULAR, SIMCLR, EMA = "MFCL", "FedSimCLR", "FedEMA"
 BACKBONES = ("ResNet-18", "ResNet-50")  # of Table 3
@@ -38,14 +38,11 @@ PARAMETERS = {  # of the client module and of the auto-encoder, mfcl-table9-10-m
 Quantity = Callable[[str, str], float]  # of a method and a backbone
 
 
-def printed_cell(table: str, metric: str, method: str, architecture: str) -> float:
-    """One printed number."""
-    cells = paper_table("mfcl", table).query("metric == @metric and method == @method")
-    return float(cells.loc[cells["architecture"] == architecture, "value"].item())
+printed_cell = partial(paper_value, "mfcl")
 
 
 def _printed(metric: str) -> Quantity:
-    return lambda method, architecture: printed_cell("table3", metric, method, architecture)
+    return lambda method, architecture: printed_cell("table3", metric, method, architecture=architecture)
 
 
 @cache
@@ -54,13 +51,9 @@ def counted_cells() -> pd.DataFrame:
     return resource_table(pd.concat([paper_table("mfcl", "table3"), paper_table("mfcl", "table15")]))
 
 
-def _beside(ours: tuple[bool, str], printed: tuple[bool, str]) -> tuple[bool, str]:
+def _beside(ours: Outcome, printed: Outcome) -> Outcome:
     """The verdict on ours, with what the printed cells say."""
-    return ours[0], f"{ours[1]}; printed: {'holds' if printed[0] else 'fails'}, {printed[1]}"
-
-
-def _named(values: dict[str, float], form: str) -> str:
-    return ", ".join(f"{value:{form}} ({name})" for name, value in values.items())
+    return ours[0], f"{ours[1]}; {stated('printed', printed)}"
 
 
 # --------------------------------------------------------------------------------------------------- table3: resources
@@ -75,7 +68,7 @@ def traffic_against_simclr(_: pd.DataFrame) -> tuple[bool, str]:
     def rule(alpha: Quantity) -> tuple[bool, str]:
         ratios = {name: alpha(MODULAR, name) / alpha(SIMCLR, name) for name in BACKBONES}
         holds = round(ratios["ResNet-18"], 3) == 0.147 and round(ratios["ResNet-50"], 3) == 0.014
-        return holds, f"alpha {_named(ratios, '.3f')} of {SIMCLR}'s"
+        return holds, f"alpha {listed(ratios, '.3f')} of {SIMCLR}'s"
 
     return _beside(rule(_alpha), rule(_printed(ALPHA)))
 
@@ -85,7 +78,7 @@ def traffic_against_ema(_: pd.DataFrame) -> tuple[bool, str]:
     def rule(alpha: Quantity) -> tuple[bool, str]:
         ratios = {name: alpha(EMA, name) / alpha(MODULAR, name) for name in BACKBONES}
         holds = ratios["ResNet-18"] < 1 < ratios["ResNet-50"]
-        return holds, f"{EMA}'s alpha {_named(ratios, '.2f')} of {MODULAR}'s"
+        return holds, f"{EMA}'s alpha {listed(ratios, '.2f')} of {MODULAR}'s"
 
     return _beside(rule(_alpha), rule(_printed(ALPHA)))
 
@@ -93,11 +86,11 @@ def traffic_against_ema(_: pd.DataFrame) -> tuple[bool, str]:
 @predicate("mfcl-table3-frequency")
 def frequency(_: pd.DataFrame) -> tuple[bool, str]:
     exchanges = {method: client_traffic(method, "ResNet-18").exchanges for method in (MODULAR, EMA, SIMCLR)}
-    rounds = {method: printed_cell("table3", "fl_rounds", method, "ResNet-18") for method in (EMA, SIMCLR)}
+    rounds = {method: printed_cell("table3", "fl_rounds", method, architecture="ResNet-18") for method in (EMA, SIMCLR)}
     ratios = {method: exchanges[method] / exchanges[MODULAR] for method in rounds}
     same = all(exchanges[method] == printed for method, printed in rounds.items())
     holds = same and exchanges[MODULAR] == 16 and (ratios[EMA], ratios[SIMCLR]) == (6.25, 50)
-    return holds, f"{exchanges[MODULAR]} exchanges; {_named(ratios, 'g')} times as many"
+    return holds, f"{exchanges[MODULAR]} exchanges; {listed(ratios, 'g')} times as many"
 
 
 @predicate("mfcl-table3-memory-compute")
@@ -119,8 +112,8 @@ def memory_and_compute(_: pd.DataFrame) -> tuple[bool, str]:
         holds &= gamma(EMA, name) > gamma(SIMCLR, name) and beta(EMA, name) > beta(SIMCLR, name)
         holds &= order[0] > order[1] > order[2]
         epochs[name] = order[2] / order[1]
-    value = f"gamma {_named(ratios, '.4f')} of {SIMCLR}'s; our count of a local epoch {_named(epochs, '.2f')}"
-    return bool(holds), f"{value}; printed: gamma {_named(printed, '.4f')}, beta {_named(betas, '.4f')}"
+    value = f"gamma {listed(ratios, '.4f')} of {SIMCLR}'s; our count of a local epoch {listed(epochs, '.2f')}"
+    return bool(holds), f"{value}; printed: gamma {listed(printed, '.4f')}, beta {listed(betas, '.4f')}"
 
 
 def _room(numerator: float, denominator: float) -> tuple[float, float]:
@@ -137,7 +130,7 @@ def linear_in_data(_: pd.DataFrame) -> tuple[bool, str]:
         bits = {factor * images: client_traffic(MODULAR, name, images=factor * images).bits_phase2 for factor in (1, 2)}
         holds &= bits[2 * images] == 2 * bits[images]
         shown |= {f"{name}, {count} images": value for count, value in bits.items()}
-    return holds, f"alpha_2 in bits: {_named(shown, '.3g')}"
+    return holds, f"alpha_2 in bits: {listed(shown, '.3g')}"
 
 
 @cache
@@ -148,7 +141,10 @@ def same_client_costs() -> bool:
     counted = counted and client_sizes(first) == client_sizes(second)
     counted = counted and epoch_macs(MODULAR, first) == epoch_macs(MODULAR, second)
     cells = [
-        (printed_cell("table3", metric, MODULAR, first), printed_cell("table15", metric, MODULAR, second))
+        (
+            printed_cell("table3", metric, MODULAR, architecture=first),
+            printed_cell("table15", metric, MODULAR, architecture=second),
+        )
         for metric in (ALPHA, BETA, GAMMA)
     ]
     return counted and all(three == fifteen for three, fifteen in cells)
@@ -157,7 +153,7 @@ def same_client_costs() -> bool:
 def vgg_traffic() -> tuple[bool, float]:
     """Table 15: alpha of FedSimCLR with VGG-16-BN in bits, and whether it is the stated one."""
     alpha = _alpha(SIMCLR, "VGG-16-BN")
-    printed = printed_cell("table15", ALPHA, SIMCLR, "VGG-16-BN")
+    printed = printed_cell("table15", ALPHA, SIMCLR, architecture="VGG-16-BN")
     return two_digits(alpha) == two_digits(2 * 138.36e6 * 32 * 3 * 800) == two_digits(printed), alpha
 
 

@@ -1,10 +1,9 @@
 """Claims of MFCL (Motamedi and Kim, TMLR) on the accuracies of its tables as predicates on our runs.
 
-Each rule restates the ``check`` text of its claim in ``mfcl_claims.yaml``. What the same rule finds in the printed
-cells stands beside the verdict; of the one claim on the table alone (``compute: table_arithmetic``) it is the verdict,
-and ours stand beside it.
+Each rule restates the ``check`` text of its claim in ``mfcl_claims.yaml``; how it is judged:
+:mod:`fssl_core.reporting.accuracy_claims`. One claim is on the table alone (``compute: table_arithmetic``).
 
-Our runs are rows with the columns method, dataset, xi (0.01, 0.1, ..., 200) and accuracy (a fraction), and for
+Our runs are rows with the columns method, dataset, xi (0.01 to 200), protocol and accuracy (a fraction), and for
 headline-84      clients
 table1           architecture, cut
 table6           secure_aggregation, datamix (0 or 1)
@@ -12,22 +11,18 @@ table16          K
 table17          channels_per_group
 Methods have their printed names: ``"MFCL(TN)"``, ``"MFCL(GN)"``, ``"MFCL(BN)"``, ``"FedSimCLR"`` (in table5
 ``"FedSimCLR(TN)"``, ...), ``"FedEMA"``, ``"FedU"``, ``"Orchestra"``, ``"FeatARC"``, ``"FedAvg"``, ``"FedProx"``,
-``"MOON"``, ``"FSL"``, ``"HeteroFL"``, ``"Split-Mix"``, ``"FedPAC"``. With a column protocol, each protocol is judged
-for itself, and a claim holds if it does by all.
+``"MOON"``, ``"FSL"``, ``"HeteroFL"``, ``"Split-Mix"``, ``"FedPAC"``.
 
 Accuracies are compared in points (100 x fraction), means over seeds. A rule is judged on the data sets there are, and
 on the levels of a column that there are, at least two; what a check says of a named data set counts where it is there.
 A number that a check quotes may be missed by ``ROOM``.
 """
 
-from collections.abc import Callable
-
 import pandas as pd
 
-from fssl_core.reporting.predicate import listed, predicate, signed, span
+from fssl_core.reporting.accuracy_claims import table_claim, training_claim
+from fssl_core.reporting.predicate import in_words, listed, signed, span
 from fssl_core.reporting.predicates.mfcl import printed_cell, same_client_costs, vgg_traffic
-from fssl_core.reporting.reference import paper_table
-from fssl_core.reporting.tables import as_printed
 
 TWIN, GROUP, BATCH = NORMS = ["MFCL(TN)", "MFCL(GN)", "MFCL(BN)"]
 SUPERVISED = ["FedAvg", "FedProx", "MOON"]
@@ -36,64 +31,6 @@ SEVERE = [0.01, 0.1]  # xi
 HOMOGENEOUS = 200
 ROOM = 1.0  # points: the printed cells are means of three runs, which lie up to 0.6 apart
 DIGITS = 1e-9  # a point less than this is the error of a sum
-
-Rule = Callable[[pd.DataFrame], tuple[bool, str] | None]
-
-
-def training_claim(claim_id: str, table: str) -> Callable[[Rule], Rule]:
-    """Register a rule on accuracies as the check of a claim on this table."""
-
-    def register(rule: Rule) -> Rule:
-        def check(results: pd.DataFrame) -> tuple[bool, str] | None:
-            found = _by_protocol(rule, results)
-            if not found:
-                return None
-            single = found.get("")
-            value = single[1] if single else _joined(found)
-            return all(holds for holds, _ in found.values()), f"{value}; {_joined({'printed': rule(printed(table))})}"
-
-        predicate(claim_id)(check)
-        return rule
-
-    return register
-
-
-def table_claim(claim_id: str, table: str) -> Callable[[Rule], Rule]:
-    """The same for a claim that the printed table decides."""
-
-    def register(rule: Rule) -> Rule:
-        def check(results: pd.DataFrame) -> tuple[bool, str]:
-            holds, value = rule(printed(table))
-            found = _by_protocol(rule, results) if "accuracy" in results else {}
-            ours = {", ".join(filter(None, ("ours", protocol))): outcome for protocol, outcome in found.items()}
-            return holds, f"printed: {value}; {_joined(ours) or 'ours: not run'}"
-
-        predicate(claim_id)(check)
-        return rule
-
-    return register
-
-
-def _by_protocol(rule: Rule, results: pd.DataFrame) -> dict[str, tuple[bool, str]]:
-    """What a rule finds on our runs, with each protocol or, where there is no such column, under ``""``."""
-    runs = as_printed(results.dropna(subset="accuracy"))
-    runs["points"] = 100 * runs["accuracy"]
-    parts = dict([*runs.groupby("protocol", sort=False)]) if "protocol" in runs else {"": runs}
-    outcomes = {protocol: rule(rows) for protocol, rows in parts.items()}
-    return {protocol: outcome for protocol, outcome in outcomes.items() if outcome is not None}
-
-
-def _joined(outcomes: dict[str, tuple[bool, str]]) -> str:
-    return "; ".join(f"{name}: {'holds' if holds else 'fails'}, {value}" for name, (holds, value) in outcomes.items())
-
-
-def printed(table: str) -> pd.DataFrame:
-    """Accuracies of a table of the paper, in points, under the columns of our runs."""
-    cells = paper_table("mfcl", table).query("metric == 'top1_accuracy'")
-    norm = ("(" + cells["normalization"] + ")").fillna("")
-    names = {"batch_size_k": "K", "cut_layer": "cut"}
-    cells = cells.rename(columns=names).assign(method=cells["method"] + norm, points=pd.to_numeric(cells["value"]))
-    return cells.assign(xi=pd.to_numeric(cells["xi"])) if "xi" in cells else cells
 
 
 def _points(cells: pd.DataFrame, index: str | list[str], methods: list[str]) -> pd.DataFrame:
@@ -120,13 +57,9 @@ def _rising(table: pd.DataFrame) -> pd.Series:
     return (table.diff(axis=1).iloc[:, 1:] > DIGITS).all(axis=1)
 
 
-def _in_words(row: pd.Series) -> str:
-    return ", ".join(f"{name} {points:.2f}" for name, points in row.items())
-
-
 def _rows_in_words(table: pd.DataFrame) -> str:
     names = [", ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in table.index]
-    return "; ".join(f"{name}: {_in_words(row)}" for name, (_, row) in zip(names, table.iterrows(), strict=True))
+    return "; ".join(f"{name}: {in_words(row)}" for name, (_, row) in zip(names, table.iterrows(), strict=True))
 
 
 # --------------------------------------------------------------------------------------------------- table1: cut layer
@@ -260,7 +193,7 @@ def tradeoff(cells: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     gains = table[[*quoted]].rsub(table[TWIN], axis=0).mean()
     alpha, beta, gamma = (
-        {name: printed_cell("table4", metric, name, "ResNet-18") for name in ("MFCL", *quoted)}
+        {name: printed_cell("table4", metric, name, architecture="ResNet-18") for name in ("MFCL", *quoted)}
         for metric in ("alpha_communication", "beta_compute", "gamma_memory")
     )
     holds = all(abs(gains[name] - points) <= ROOM for name, points in quoted.items())
@@ -308,7 +241,7 @@ def privacy_cost(cells: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     lost = means["none"] - means.drop("none")
     holds = ((lost - pd.Series({"SA": 0, "DM": 1.7, "SA+DM": 1.7})).abs() <= ROOM).all()
-    return bool(holds), f"points lost: {_in_words(lost)}"
+    return bool(holds), f"points lost: {in_words(lost)}"
 
 
 @training_claim("mfcl-table7-fedema-setting", "table7")

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pandas as pd
 
-from fssl_core.reporting.predicate import predicate
-from fssl_core.reporting.tables import as_printed
+from fssl_core.reporting.accuracy_claims import run_points
+from fssl_core.reporting.predicate import in_words, predicate
 
 NORMS = ["MFCL(BN)", "MFCL(GN)", "MFCL(TN)"]
 BATCH, GROUP, TWIN = NORMS
@@ -97,7 +97,7 @@ def balance_cases(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     uniform = distances <= UNIFORM
     holds = uniform[["a", "c", "e"]].all() and not uniform[["b", "d"]].any()
-    return bool(holds), "total variation " + ", ".join(f"{case} {distance:.3f}" for case, distance in distances.items())
+    return bool(holds), "total variation " + in_words(distances, ".3f")
 
 
 @predicate("mfcl-fig7-partitions")
@@ -120,8 +120,7 @@ def classes_of_a_client(results: pd.DataFrame) -> tuple[bool, str] | None:
 
 def _curves(results: pd.DataFrame, xi: float) -> pd.DataFrame | None:
     """Points: rows missing, from 0 on, a column for each norm; the mean over data sets that have them all."""
-    runs = as_printed(results.dropna(subset="accuracy"))
-    runs["points"] = 100 * runs["accuracy"]
+    runs = run_points(results)
     runs = runs[(runs["xi"] == xi) & runs["method"].isin(NORMS)]
     table = runs.pivot_table("points", "dataset", ["missing", "method"]).dropna().mean()
     if table.empty:
@@ -178,4 +177,4 @@ def attacks(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     holds = errors["C1D0"] <= errors["C1D1"]
     holds &= all(errors[low] <= errors[high] for low, high in pairwise(["C1D0", "C0D0", "C0D1"]))
-    return bool(holds), "mean squared error " + ", ".join(f"{case} {error:.4f}" for case, error in errors.items())
+    return bool(holds), "mean squared error " + in_words(errors, ".4f")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fssl_core.federation.participation import auto_adjust
-from fssl_core.reporting.predicate import listed, predicate, signed, span
+from fssl_core.reporting.predicate import in_words, listed, predicate, signed, span
 from fssl_core.reporting.reference import paper_table
 from fssl_core.reporting.tables import MIB
 
@@ -26,8 +26,9 @@ def batch_size(results: pd.DataFrame) -> tuple[bool, str] | None:
         return None
     gain = table[128] - table.iloc[:, 0]
     falls = -table.diff(axis=1).min(axis=1)
-    value = ", ".join(f"{method} {signed(gain[method], 1)}" for method in table.index)
-    return bool((gain >= 10).all() and (falls <= 1).all()), f"{value} points from batch {table.columns[0]:g} to 128"
+    return bool(
+        (gain >= 10).all() and (falls <= 1).all()
+    ), f"{in_words(gain, '+.1f')} points from batch {table.columns[0]:g} to 128"
 
 
 @predicate("mocosfl-fig1b-client-count")
@@ -312,8 +313,7 @@ def one_percent_gain(_: pd.DataFrame) -> tuple[bool, str]:
     table = _printed("table4", ["method"], ["architecture", "clients", "label_fraction"])
     row = table.loc[("ResNet-18", 5, 0.01)]
     gain = row[["MocoSFL-1", "MocoSFL-3"]] - row["FL-BYOL"]
-    value = ", ".join(f"{method} {signed(points)}" for method, points in gain.items())
-    return bool(gain.between(9, 12).all()), f"printed, above FL-BYOL: {value} points"
+    return bool(gain.between(9, 12).all()), f"printed, above FL-BYOL: {in_words(gain, '+.2f')} points"
 
 
 @predicate("mocosfl-table4-20-clients-dip")

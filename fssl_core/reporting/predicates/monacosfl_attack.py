@@ -9,8 +9,7 @@ that were run; one that lists cuts needs all of them.
 import pandas as pd
 
 from fssl_core.reporting.predicate import predicate
-
-METHODS = ["MocoSFL", "MonAcoSFL"]
+from fssl_core.reporting.predicates.monacosfl import METHODS
 
 
 def _by_cut(results: pd.DataFrame, measure: str, *needed: int) -> pd.DataFrame | None:

@@ -1,0 +1,79 @@
+"""L-DAWA's federations and their evaluation by profile; what a profile is: :mod:`fssl_core.experiments.profiles`."""
+
+from typing import Any
+
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.experiments.profiles import averaging_settings
+from fssl_core.paths import PROFILES
+from fssl_core.settings import check_choice
+from fssl_core.training.averaging import METHODS, AveragingSettings
+
+SSL_METHODS = {"SimCLR": "simclr", "Barlow Twins": "barlow-twins"}  # by their names in L-DAWA's tables
+
+# L-DAWA, Section 4.2, and what its code adds; see reference/ldawa_settings.yaml.
+_PAPER: dict[str, Any] = {
+    "clients": 10,
+    "rounds": 200,
+    "local_epochs": 10,
+    "batch": 256,
+    "learning_rate": 0.03,
+    "weight_decay": 1e-4,
+    "schedule": "constant",
+    "augmentation": "viewmaker",
+    "partition": "dirichlet:0.1:32",
+    "selection": "last",
+    "probe_every": 10,
+    "keep_every": 10,
+}
+_DIGITS: dict[str, Any] = {
+    "dataset": "scattered-digits",
+    "augmentation": "digits",
+    "probe_every": 1,
+    "keep_every": 1,
+}
+_SMALL: dict[str, dict[str, Any]] = {
+    "smoke": _DIGITS
+    | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16, "partition": "dirichlet:0.1:8"},
+    "laptop": _DIGITS | {"rounds": 10, "local_epochs": 2, "batch": 32, "train_images": 2000, "probe_epochs": 30},
+}
+
+
+def ldawa_settings(profile: str, *, method: str, ssl_method: str = "SimCLR", **values: Any) -> AveragingSettings:
+    """One cell of L-DAWA's tables: a federated method by its name there, at a profile.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        method: a key of ``METHODS``, such as ``"FedAvg"`` or ``"L-DAWA_Loss"``.
+        ssl_method: ``"SimCLR"`` or ``"Barlow Twins"``.
+        **values: settings that replace the profile's; ``objective`` may be a dict of the SSL method's own settings.
+
+    Raises:
+        SettingError: an unknown profile, method or setting, or a value that cannot be used.
+    """
+    check_choice("method", method, METHODS)
+    check_choice("ssl_method", ssl_method, SSL_METHODS)
+    check_choice("profile", profile, PROFILES)
+    small = _SMALL.get(profile, {})
+    chosen = _PAPER | (
+        {"rounds": 20, "local_epochs": 1, "probe_every": 2, "keep_every": 2} if profile == "gpu" else small
+    )
+    own: dict[str, Any] = {}
+    if small and ssl_method == "Barlow Twins":
+        # A client has 200 images. At the paper's values features become worse than an untrained encoder's; with a
+        # lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) they are at least held.
+        chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
+    objective = {"name": SSL_METHODS[ssl_method]} | own | values.pop("objective", {})
+    return averaging_settings(profile, objective=objective, **(chosen | METHODS[method] | values))
+
+
+def ldawa_probe(profile: str, pretraining: AveragingSettings, **values: Any) -> ProbeSettings:
+    """L-DAWA's evaluation of a federation (Section 4.3): SGD, 100 epochs, on un-pooled features as its code has them.
+
+    Args:
+        profile: ``"smoke"``, where the probe is shorter, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        pretraining: the federation.
+        **values: settings of the probe that replace these, such as ``label_fraction`` or ``dataset``.
+    """
+    check_choice("profile", profile, PROFILES)
+    settings = ProbeSettings(pretraining=pretraining, protocol="sgd-steps", features="unpooled", seed=pretraining.seed)
+    return settings.changed(**({"epochs": 10} if profile == "smoke" else {}) | values)

@@ -1,0 +1,37 @@
+import pytest
+
+from fssl_core.errors import SettingError
+from fssl_core.experiments import lwfedssl_evaluation, lwfedssl_settings
+from fssl_core.experiments.profiles_lwfedssl import PROTOCOLS
+from fssl_core.paths import PROFILES
+
+
+def settings(profile="paper", method="LW-FedSSL", ssl_method="MoCoV3", **values):
+    return lwfedssl_settings(profile, method=method, ssl_method=ssl_method, **values)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_schemes_and_places_differ_in_what_they_set_only(profile):
+    whole = settings(profile, "FedMoCoV3")
+    assert settings(profile).changed(scheme="end-to-end") == whole
+    assert settings(profile, "MoCoV3").changed(clients=whole.clients) == whole
+    assert len({settings(profile, method).key for method in ("LW-FedSSL", "Prog-FedSSL", "FedMoCoV3", "MoCoV3")}) == 4
+
+
+def test_the_learning_rate_is_proportional_to_the_batch():
+    usual = settings()
+    half = settings(batch=usual.batch // 2)
+    assert half.learning_rate == pytest.approx(usual.learning_rate / 2)
+    assert settings(batch=usual.batch // 2, learning_rate=0.1).learning_rate == 0.1
+
+
+def test_a_method_has_its_own_ssl_method():
+    for method, ssl_method, needed in (("FedBYOL", "SimCLR", "BYOL"), ("FedCA", "BYOL", "SimCLR")):
+        with pytest.raises(SettingError, match=f"ssl_method='{ssl_method}' .*'{needed}' for {method}"):
+            settings(method=method, ssl_method=ssl_method)
+
+
+def test_a_protocol_is_one_of_those_there_are():
+    with pytest.raises(SettingError, match="fine-tuning"):
+        lwfedssl_evaluation("smoke", settings("smoke", "BYOL", "BYOL"), protocol="knn")
+    assert set(PROTOCOLS) == {"fine-tuning", "linear probe"}
