@@ -1,7 +1,8 @@
-"""The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, training over a network."""
+"""The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, README, network training."""
 
 import argparse
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ examples:
   fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
   fssl data cifar10 --download                         fetch a data set
   fssl claims --paper monacosfl                        which of the paper's claims hold
+  fssl gallery                                         bring the README up to date with the recorded results
   fssl serve-split --clients 5 --set cut_layer=3       train over a network: the server ...
   fssl join-split tcp://127.0.0.1:5555                 ... and each of its clients, in a terminal of its own
 """
@@ -91,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     command = add("claims", _claims, "check the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
     command.add_argument("--profile", metavar="P", help="results of this profile; default: the most faithful recorded")
+
+    add("gallery", _gallery, "write the gallery and the table of claims of README.md from the recorded results")
 
     def add_timeout(command: argparse.ArgumentParser, wait: float, text: str) -> None:
         command.add_argument("--wait", type=float, default=wait, metavar="S", help=f"{text}; default: {wait:g}")
@@ -182,9 +186,21 @@ def _claims(arguments: argparse.Namespace) -> int:
 
     table = claims_table(paper=arguments.paper, profile=arguments.profile)
     counts = table["verdict"].value_counts()
-    short = table["claim"].map(lambda claim: textwrap.shorten(claim, 70, placeholder=" ..."))
-    print(_text(table.assign(claim=short)))
+    texts = ["claim", "value"]
+    used = max(map(len, _text(table.drop(columns=texts)).splitlines()))
+    room = shutil.get_terminal_size((200, 24)).columns - used - 4  # between columns stand two blanks
+    width = max(40, room // 2)
+    for name in texts:
+        table[name] = [textwrap.shorten(text, width, placeholder=" ...") for text in table[name]]
+    print(_text(table))
     print(f"\n{len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return 0
+
+
+def _gallery(arguments: argparse.Namespace) -> int:
+    from fssl_core.reporting.gallery import update_readme
+
+    print("README.md is written anew." if update_readme() else "README.md is up to date.")
     return 0
 
 

@@ -13,6 +13,7 @@ import fssl_core
 from fssl_core import cli
 from fssl_core.errors import SettingError
 from fssl_core.experiments import notebooks, refresh
+from fssl_core.reporting.claims import Verdict
 
 
 @pytest.fixture
@@ -183,6 +184,31 @@ def test_claims(project, capsys):
     assert any(row.startswith("monacosfl-fig3-resnet18-optimum ") and "monacosfl/fig3" in row for row in rows)
     assert blank == ""
     assert total == f"{len(rows) - 1} claims: {len(rows) - 1} not run"
+
+
+@pytest.mark.parametrize(("columns", "most"), [("20", 200), ("300", 300)])
+def test_claims_fit_the_terminal_or_what_can_still_be_read(project, monkeypatch, capsys, columns, most):
+    monkeypatch.setenv("COLUMNS", columns)
+    value = "from here to there, " * 50
+    monkeypatch.setattr("fssl_core.reporting.claims.judge", lambda *_: Verdict("holds", value))
+    (project / "figures" / "monacosfl").mkdir(parents=True)
+    (project / "figures" / "monacosfl" / "fig6.laptop.csv").write_text("a\n1\n")
+    assert cli.main(["claims", "--paper", "monacosfl"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " monacosfl/fig6 " in line]
+    assert all("from here to there, from here to ... " in row for row in rows) == (columns == "20")
+    assert most - 60 < max(map(len, rows)) <= most
+
+
+def test_gallery(project, monkeypatch, capsys):
+    readme = project / "README.md"
+    readme.write_text("<!-- gallery -->\n<!-- /gallery -->\n<!-- claims -->\n<!-- /claims -->\n")
+    for said in ("README.md is written anew.\n", "README.md is up to date.\n"):
+        assert cli.main(["gallery"]) == 0
+        assert capsys.readouterr().out == said
+    assert '<a href="notebooks/monacosfl/fig6_accuracy_by_cut.ipynb">' in readme.read_text()
+    readme.unlink()
+    assert cli.main(["gallery"]) == 2
+    assert capsys.readouterr().err == f"fssl: There is no {readme}: call this from inside a clone of the project.\n"
 
 
 @pytest.mark.parametrize(("failed", "status"), [([], 0), (["monacosfl/fig6"], 1)])
