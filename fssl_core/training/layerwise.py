@@ -226,7 +226,7 @@ class LayerwiseTrainer(AveragingTrainer):
         self._embeddings.clear()
         loss, figures = super().loss(inputs, *labels)
         with torch.no_grad():
-            others = [model.projector(model.encoder(inputs[0])) for model in self.references]
+            others = [model.embed(inputs[0]) for model in self.references]
         alignment = moon_loss(self._embeddings[0], *others, s.alignment_temperature)
         return loss + s.representation_alignment * alignment, figures | {"alignment": alignment.detach()}
 

@@ -8,15 +8,16 @@ learns to be of no use to a decoder that is trained at the same time:
     minimise over the model    cross entropy + strength * max(0, SSIM(decoder(client(x)), x) - similarity_limit)
     minimise over the decoder  MSE(decoder(client(x)), x)
 
-Target-aware means that x, the images of the second term, come from the data to be protected: the attacker's share of
-it. The client part is then handed to :class:`~fssl_core.training.split.SplitSettings` as ``pretrained_client``, and
-frozen there or trained on.
+The decoder makes several steps for each of the model, since the client part can only hide from an attacker that keeps
+up with it. Target-aware means that x, the images of the second term, come from the data to be protected. They are drawn
+for the simulated attacker alone; the attack that comes later draws its own. The client part is then handed to
+:class:`~fssl_core.training.split.SplitSettings` as ``pretrained_client``, and frozen there or trained on.
 
 Neither paper's text is among those that this project reproduces: structure and loss follow their public descriptions,
 and the numbers are our choice. A ``strength`` of 0 is the control: the same pre-training without the attacker.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ from fssl_core.settings import Settings, check_choice, check_range
 class ResistanceSettings(Settings):
     """Everything that decides a resistant client part. Its model must be that of the split run it is made for."""
 
-    version: ClassVar[int] = 1  # raise when the results change: stored runs are then computed again
+    version: ClassVar[int] = 2  # raise when the results change: stored runs are then computed again
 
     seed: int = 1138
     # data
@@ -62,6 +63,7 @@ class ResistanceSettings(Settings):
     strength: float = 1.0  # 0: no attacker
     similarity_limit: float = 0.3  # SSIM from which on the client part is charged
     decoder: str = "res_normN4C64"
+    decoder_steps: int = 3  # for each of the model; with 1, a decoder trained afresh saw as much as without the defence
     # optimisation
     epochs: int = 40
     batch: int = 128
@@ -74,7 +76,7 @@ class ResistanceSettings(Settings):
         check_choice("architecture", self.architecture, ARCHITECTURES)
         DecoderName.parse(self.decoder)
         check_range("attacker_share", self.attacker_share, 0, 1)
-        for name in ("epochs", "batch", "width"):
+        for name in ("epochs", "batch", "width", "decoder_steps"):
             check_range(name, getattr(self, name), 1)
         for name in ("strength", "learning_rate", "weight_decay", "decoder_learning_rate"):
             check_range(name, getattr(self, name), 0)
@@ -132,7 +134,8 @@ class ResistanceTrainer:
         source: labelled images of the same shape.
 
     Attributes:
-        images: the attacker's, as those of :class:`~fssl_core.privacy.inversion.InversionSettings` with this seed.
+        images: the simulated attacker's, uint8 ``[A, C, H, W]``. Those of
+            :class:`~fssl_core.privacy.inversion.InversionSettings` with the same seed are drawn independently of them.
     """
 
     def __init__(self, settings: ResistanceSettings, target: Dataset, source: Dataset) -> None:
@@ -158,7 +161,7 @@ class ResistanceTrainer:
 
         count = s.attacker_images or round(s.attacker_share * len(target.train))
         check_range("attacker_images", count, 2, len(target.train))
-        self.images = draw_images(target.train.images, count, "attacker images", s.seed)
+        self.images = draw_images(target.train.images, count, "simulated attacker images", s.seed)
         self.epoch = 0
         self.metrics: list[dict[str, float]] = []
 
@@ -171,36 +174,38 @@ class ResistanceTrainer:
         for batch in order.split(s.batch):
             if len(batch) > 1:
                 images = self.source.normalise(train.images[batch])
-                rows.append(self.step(images, train.labels[batch], next(attacked)))
+                own = [next(attacked) for _ in range(s.decoder_steps)]
+                rows.append(self.step(images, train.labels[batch], own))
         means = {name: torch.stack([row[name] for row in rows]).mean().item() for name in rows[0]}
         self.schedule.step()
         self.epoch += 1
         self.metrics.append({"epoch": self.epoch, **means})
 
-    def step(self, images: Tensor, labels: Tensor, attacked: Tensor) -> dict[str, Tensor]:
-        """The attacker's move, then the model's.
+    def step(self, images: Tensor, labels: Tensor, attacked: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The attacker's steps, one for each of its batches, then the model's, charged for the last of these.
 
         Args:
             images: of the source, normalised, ``[B, C, H, W]``.
             labels: theirs, ``[B]``.
-            attacked: uint8 images of the attacker, ``[A, C, H, W]``.
+            attacked: batches of the attacker's images, uint8, each ``[A, C, H, W]``.
 
         Raises:
             NonFiniteLossError: a loss is NaN or infinite.
         """
         s = self.settings
-        pixels = attacked / 255
-        latents = self.client(self.target.normalise(attacked))  # [A, c, h, w]
-        attack = F.mse_loss(self.decoder(latents.detach()), pixels)
         loss = cross_entropy = F.cross_entropy(self.model(images), labels)
+        for batch in attacked:
+            pixels = batch / 255
+            latents = self.client(self.target.normalise(batch))  # [A, c, h, w]
+            attack = F.mse_loss(self.decoder(latents.detach()), pixels)
+            self.decoder_optimizer.zero_grad()
+            attack.backward()
+            self.decoder_optimizer.step()
         if not torch.isfinite(attack + cross_entropy):
             raise NonFiniteLossError(
                 f"the losses are {attack.item()} (attacker) and {cross_entropy.item()} in epoch {self.epoch + 1}; what "
                 f"was stored before it is kept. Lower learning_rate={s.learning_rate} or strength={s.strength}."
             )
-        self.decoder_optimizer.zero_grad()
-        attack.backward()
-        self.decoder_optimizer.step()
 
         similarity = ssim(self.decoder(latents), pixels).mean()
         if s.strength > 0:
