@@ -94,6 +94,7 @@ def train_decoders(
     untrained, current, best = (ClientMatrix(start, len(features)) for _ in range(3))
     current.requires_grad_()
     forward = ClientForward(current, backend)
+    forward.backend = forward.chosen(images[None, :batch])  # a decoder's maps are as large as images, not as its input
     # Adam treats every number by itself, so a step on the whole matrix is a step of each decoder's own Adam.
     optimizer = torch.optim.Adam([current.weights], lr=learning_rate, fused=True)
     lowest = torch.full([len(features)], torch.inf, dtype=dtype, device=device)
