@@ -5,6 +5,7 @@ the claim's id and restates the claim's ``check`` text and nothing else. A verdi
 at the laptop profile it speaks of a small model on small data, so every table shows the profile beside it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -79,12 +80,13 @@ def check_claims(artifact_id: str, results: pd.DataFrame, profile: str) -> pd.Da
     return table.assign(profile=profile)
 
 
-def claims_table(paper: str | None = None, profile: str | None = None) -> pd.DataFrame:
+def claims_table(paper: str | None = None, profile: str | None = None, among: Sequence[str] = PROFILES) -> pd.DataFrame:
     """Every claim with its verdict on the recorded results under ``figures/``.
 
     Args:
         paper: only this paper's claims.
         profile: judge the results of this profile; without it each artifact's most faithful recorded one.
+        among: profiles that this one is of, from the least faithful to the most.
 
     Returns:
         One row per claim with the columns id, artifact (``"monacosfl/fig6"``), claim, verdict, value, profile
@@ -97,7 +99,7 @@ def claims_table(paper: str | None = None, profile: str | None = None) -> pd.Dat
         recorded: dict[str, tuple[pd.DataFrame, str]] = {}  # one read per artifact
         for claim in paper_claims(key):
             if claim.artifact not in recorded:
-                recorded[claim.artifact] = _recorded(key, claim.artifact, profile)
+                recorded[claim.artifact] = _recorded(key, claim.artifact, among if profile is None else (profile,))
             results, used = recorded[claim.artifact]
             verdict = judge(claim, results, used) if used else Verdict("not run", "nothing recorded")
             rows.append(
@@ -107,9 +109,9 @@ def claims_table(paper: str | None = None, profile: str | None = None) -> pd.Dat
     return pd.DataFrame(rows, columns=["id", "artifact", "claim", "verdict", "value", "profile"])
 
 
-def _recorded(key: str, artifact: str, profile: str | None) -> tuple[pd.DataFrame, str]:
-    """The recorded results of the wanted, else the most faithful profile, and that profile ("" if there is none)."""
-    for candidate in reversed(PROFILES) if profile is None else (profile,):
+def _recorded(key: str, artifact: str, profiles: Sequence[str]) -> tuple[pd.DataFrame, str]:
+    """The recorded results of the last of the profiles that has any, and that profile ("" if there is none)."""
+    for candidate in reversed(profiles):
         path = figures_root() / key / f"{artifact}.{candidate}.csv"
         if path.exists():
             return pd.read_csv(path), candidate

@@ -9,7 +9,6 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 
 import pandas as pd
 
@@ -74,10 +73,9 @@ def filled(text: str, blocks: Mapping[str, str]) -> str:
 
 def kept_claims() -> pd.DataFrame:
     """Every claim judged on the most faithful record of :data:`KEPT`: ``claims_table`` and the column ``compute``."""
-    tables = [claims_table(profile=profile) for profile in reversed(KEPT)]
-    best = reduce(lambda found, less: found.where(found["profile"] != "", less), tables)
+    claims = claims_table(among=KEPT)
     compute = {claim.id: claim.compute for key in PAPERS for claim in paper_claims(key)}
-    return best.assign(compute=best["id"].map(compute))
+    return claims.assign(compute=claims["id"].map(compute))
 
 
 def gallery(notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> str:

@@ -25,6 +25,7 @@ from fssl_core.reporting.plots_style import (
 )
 
 COUNTED = {"color": "black", "linestyle": ":", "linewidth": 1.3}
+QUOTED = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": GREY, "markeredgewidth": 1.8, "markersize": 8}
 
 
 @use_style()
@@ -67,7 +68,7 @@ def quoted_costs(
         cost, label = list(costs.items())[column]
         for row in printed[printed["setting"] == setting].to_dict("records"):
             if row["quoted"]:
-                look = {"marker": quoted[row["method"]].marker, "mfc": "white", "mec": GREY, "mew": 1.8, "ms": 8}
+                look = QUOTED | {"marker": quoted[row["method"]].marker}
             else:
                 look = STATED | {"markerfacecolor": own[row["method"]].colour, "markersize": 8}
             axes.plot(row[cost], row["accuracy"], **{"linestyle": "", "zorder": 3} | look)
@@ -77,10 +78,7 @@ def quoted_costs(
         axes.margins(x=0.12)
         axes.set_xlabel(label)
         axes.set_title(f"{setting}: printed")
-    keys = {
-        f"{name}, quoted": Line2D([], [], linestyle="", marker=style.marker, mfc="white", mec=GREY, mew=1.8, ms=8)
-        for name, style in quoted.items()
-    }
+    keys = {f"{name}, quoted": Line2D([], [], marker=style.marker, **QUOTED) for name, style in quoted.items()}
     for name in printed.loc[~printed["quoted"], "method"].unique():
         keys[f"{name}, paper"] = Line2D([], [], **STATED | {"markerfacecolor": own[name].colour})
     if counted:
