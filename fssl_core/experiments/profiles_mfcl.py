@@ -14,7 +14,12 @@ from fssl_core.training.moon import MoonSettings
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 
-MFCL_NORMS = {"MFCL(BN)": "batch", "MFCL(GN)": "group", "MFCL(TN)": "twin"}  # by their names in MFCL's tables
+MFCL_METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # by the name in MFCL's tables: the clients' norm, phase 2
+    "MFCL(BN)": ("batch", {}),
+    "MFCL(GN)": ("group", {}),
+    "MFCL(TN)": ("twin", {}),
+    "MFCL(TN), views apart": ("twin", {"twins": False}),  # ours: what is sent is normalised as a test image is
+}
 _DIGITS: dict[str, Any] = {
     "dataset": "scattered-digits",
     "augmentation": "digits",
@@ -91,7 +96,7 @@ def mfcl_settings(
 
     Args:
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
-        method: a key of ``MFCL_NORMS``.
+        method: a key of ``MFCL_METHODS``.
         dataset: ``"cifar10"``, ``"cifar100"`` or ``"tiny-imagenet-200"``; digits at ``smoke`` and ``laptop``.
         xi: concentration of the Dirichlet distribution, above 0.
         phase1: settings of the first phase that replace the profile's.
@@ -101,17 +106,18 @@ def mfcl_settings(
         SettingError: an unknown profile, method, data set or setting, or a value that cannot be used.
     """
     check_choice("profile", profile, PROFILES)
-    check_choice("method", method, MFCL_NORMS)
+    check_choice("method", method, MFCL_METHODS)
     check_choice("dataset", dataset, _SETS)
+    norm, sending = MFCL_METHODS[method]
     first, second = _MFCL[profile]
     if profile not in ("smoke", "laptop"):
         own = _SETS[dataset]
         first, second = own[0] | first, (own[1] if profile == "paper" else {}) | second
     seed = {"seed": values.get("seed", 0)}
-    chosen = first | seed | {"norm": MFCL_NORMS[method]}
+    chosen = first | seed | {"norm": norm}
     chosen |= {"partition": _partition(profile, xi, chosen.get("clients", AutoencoderSettings.clients))}
     return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | (phase1 or {})))).changed(
-        **(second | seed | values)
+        **(second | sending | seed | values)
     )
 
 

@@ -2,15 +2,16 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.experiments import mfcl_rival_settings, mfcl_settings, run_all
-from fssl_core.experiments.profiles_mfcl import MFCL_NORMS, RIVALS
+from fssl_core.experiments.profiles_mfcl import MFCL_METHODS, RIVALS
 from fssl_core.paths import PROFILES
 
 
-@pytest.mark.parametrize("method", MFCL_NORMS)
+@pytest.mark.parametrize("method", MFCL_METHODS)
 def test_mfcl_trains_at_smoke(method):
     summary = run_all([mfcl_settings("smoke", method=method, xi=0.01)], progress=False).iloc[0]
     assert 0 <= summary.linear_probe_accuracy <= 1
-    assert summary["phase1.norm"] == MFCL_NORMS[method]
+    assert summary["phase1.norm"] == MFCL_METHODS[method][0]
+    assert summary["twins"] == ("views apart" not in method)
 
 
 @pytest.mark.parametrize("method", RIVALS)
