@@ -1,14 +1,12 @@
 """The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, README, network training."""
 
 import argparse
-import re
+import os
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from fssl_core import __version__
 from fssl_core.errors import FsslError, SettingError
@@ -23,6 +21,7 @@ examples:
   fssl reproduce monacosfl --jobs 2                    all notebooks of a paper, two at a time
   fssl reproduce monacosfl/fig6 --profile laptop       one figure, larger
   fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
+  fssl record monacosfl/fig6 --profile laptop          write the reference record of a figure, with its defaults
   fssl data cifar10 --download                         fetch a data set
   fssl claims --paper monacosfl                        which of the paper's claims hold
   fssl gallery                                         bring the README up to date with the recorded results
@@ -36,16 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         the exit status: 0, 1 when a notebook failed, 2 when the command cannot be carried out as given, 130 after
-        Ctrl-C.
+        Ctrl-C, 141 when nobody reads what it prints any more.
     """
     arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments)
+        status = arguments.command(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as `fssl list | head` ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more when it exits
+        return 141
     except FsslError as error:
         print(f"fssl: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("fssl: interrupted", file=sys.stderr)
+        print("fssl: interrupted; run the same command again to continue", file=sys.stderr)
         return 130
 
 
@@ -83,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="set a parameter of the notebooks, the value in YAML, e.g. --set 'seeds=[0, 1]'; repeatable",
     )
+
+    text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
+    command = add("record", _record, text)
+    add_ids(command)
+    command.add_argument("--profile", required=True, metavar="P", help="laptop, gpu or paper")
 
     command = add("data", _data, "list the data sets that are there, describe one, or fetch it")
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
@@ -141,10 +150,30 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import execute
+    from fssl_core.paths import figures_root, shown_path
 
     parameters = dict(_assignment(text) for text in arguments.set)
     table = execute(arguments.ids, profile=arguments.profile, parameters=parameters, jobs=arguments.jobs)
-    print(_text(table.drop(columns="notebook")))
+    return _tell_outcome(table, f"Figures and numbers: {shown_path(figures_root())}/<artifact>.{arguments.profile}.*")
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    from fssl_core.experiments.recording import record
+    from fssl_core.paths import records_root, shown_path
+
+    table = record(arguments.ids, profile=arguments.profile, jobs=arguments.jobs)
+    where = (
+        f"Recorded in {shown_path(records_root())}. Now `fssl refresh` and `fssl gallery` bring the texts up to date."
+    )
+    return _tell_outcome(table, where)
+
+
+def _tell_outcome(table: "pd.DataFrame", where: str) -> int:
+    """What became of notebooks, where their figures are, and the exit status."""
+    short = {name: name.removeprefix("claims ") for name in table}
+    print(_text(table.drop(columns=["figure", "notebook"]).rename(columns=short)))
+    if table["figure"].notna().any():
+        print(f"\n{where}")
     return int((table["status"] == "failed").any())
 
 
@@ -185,14 +214,11 @@ def _claims(arguments: argparse.Namespace) -> int:
     from fssl_core.reporting.claims import claims_table
 
     table = claims_table(paper=arguments.paper, profile=arguments.profile)
+    for row in table.itertuples():
+        print(f"{row.artifact}  {row.verdict}" + (f" ({row.profile})" if row.profile else ""))
+        for text in (row.claim, row.value):
+            print(textwrap.fill(text, _width(), initial_indent="    ", subsequent_indent="    "))
     counts = table["verdict"].value_counts()
-    texts = ["claim", "value"]
-    used = max(map(len, _text(table.drop(columns=texts)).splitlines()))
-    room = shutil.get_terminal_size((200, 24)).columns - used - 4  # between columns stand two blanks
-    width = max(40, room // 2)
-    for name in texts:
-        table[name] = [textwrap.shorten(text, width, placeholder=" ...") for text in table[name]]
-    print(_text(table))
     print(f"\n{len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return 0
 
@@ -254,32 +280,36 @@ def _join_split(arguments: argparse.Namespace) -> int:
     return 0
 
 
-class _Yaml(yaml.SafeLoader):
-    """YAML 1.2's floats: in PyYAML's 1.1, ``1e-3`` is a word."""
-
-
-_Yaml.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
-
-
 def _assignment(text: str) -> tuple[str, Any]:
+    from fssl_core.experiments.parameters import read_value
+
     name, equals, value = text.partition("=")
     if not (name.isidentifier() and equals):
         raise SettingError("--set", text, "NAME=VALUE, e.g. --set epochs=5")
     try:
-        return name, yaml.load(value, Loader=_Yaml)
-    except yaml.YAMLError as error:
+        return name, read_value(value)
+    except ValueError as error:
         raise SettingError(name, value, "a value in YAML, e.g. 3, 1e-3, word, true, [0, 1]") from error
 
 
 def _text(frame: "pd.DataFrame") -> str:
-    """A table for the terminal: numbers to the right, all else to the left, missing values blank."""
+    """A table for the terminal: numbers to the right, all else to the left, missing values blank.
+
+    On a terminal too narrow for it, the widest column is cut so that each row keeps its line.
+    """
     blank = frame.astype(object).where(frame.notna(), "")
+    cells = {name: [str(name), *map(str, blank[name])] for name in frame}
+    widths = {name: max(map(len, column)) for name, column in cells.items()}
+    widest = max(widths, key=widths.get)
+    widths[widest] = max(20, widths[widest] - max(0, sum(widths.values()) + 2 * (len(widths) - 1) - _width()))
     columns = []
-    for name in frame:
-        cells = [str(name), *map(str, blank[name])]
-        width = max(map(len, cells))
-        numeric = frame[name].dtype.kind in "if"
-        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
+    for name, column in cells.items():
+        width = widths[name]
+        column = [cell if len(cell) <= width else cell[: width - 1] + "…" for cell in column]
+        columns.append([cell.rjust(width) if frame[name].dtype.kind in "if" else cell.ljust(width) for cell in column])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def _width() -> int:
+    """Characters to a line: those of the terminal; of a file or a pipe as many as there are."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize

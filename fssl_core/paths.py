@@ -1,21 +1,20 @@
-"""Where data, runs and figures are kept, and the profiles that figures are named after."""
+"""Where data, runs, figures and records are kept, and the profiles that they are named after."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 PROFILES = ("smoke", "laptop", "gpu", "paper")  # from the least to the most faithful
 
 
 def project_root() -> Path:
-    """The nearest folder, from the current one upwards, with ``notebooks`` and ``pyproject.toml``.
+    """The clone that is worked in: the nearest folder, from the current one upwards, with a project in it.
 
-    Where there is none, for example when a notebook is executed from somewhere else, the current folder.
+    From anywhere else, the clone that this package was installed from; where there is none either, the current folder.
     """
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "notebooks").is_dir() and (folder / "pyproject.toml").is_file():
-            return folder
-    return here
+    package = Path(__file__).resolve().parents[1]
+    return next((folder for folder in (here, *here.parents, package) if _is_project(folder)), here)
 
 
 def data_root() -> Path:
@@ -29,8 +28,24 @@ def runs_root() -> Path:
 
 
 def figures_root() -> Path:
-    """``$FSSL_FIGURES`` if set, else ``figures`` in the project: what the notebooks drew, by paper."""
-    return _chosen("FSSL_FIGURES") or project_root() / "figures"
+    """``$FSSL_FIGURES`` if set, else ``build/figures`` in the project: what your runs drew, by paper."""
+    return _chosen("FSSL_FIGURES") or project_root() / "build" / "figures"
+
+
+def records_root() -> Path:
+    """``figures`` in the project: the reference results, which only ``fssl record`` writes."""
+    return project_root() / "figures"
+
+
+def shown_path(path: Path) -> str:
+    """A path as a reader of the project writes it."""
+    with suppress(ValueError):
+        return str(path.relative_to(project_root()))
+    return str(path)
+
+
+def _is_project(folder: Path) -> bool:
+    return (folder / "notebooks").is_dir() and (folder / "pyproject.toml").is_file()
 
 
 def _chosen(variable: str) -> Path | None:

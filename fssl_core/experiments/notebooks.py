@@ -4,7 +4,6 @@
 a paper, such as ``index.ipynb``, has its file name for an ID.
 """
 
-import ast
 import difflib
 import json
 import os
@@ -13,9 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +22,13 @@ import pandas as pd
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.paths import PROFILES, figures_root, project_root
+from fssl_core.experiments.parameters import checked_value, refuse_unknown, stored_with
+from fssl_core.notices import say
+from fssl_core.paths import PROFILES, figures_root, project_root, records_root, shown_path
 from fssl_core.settings import check_choice, check_range
 
-_TYPES = {"int": int, "float": (int, float), "str": str, "bool": bool, "list": list, "dict": dict}
 _CLAIMS = {"claims held": "holds", "claims failed": "fails", "claims not run": "not run"}  # column: in the record
+_NAME = re.compile(r"[a-z0-9_]+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -47,22 +47,51 @@ class Notebook:
     @property
     def title(self) -> str:
         """The first heading, or an empty text."""
-        for cell in json.loads(self.path.read_text(encoding="utf-8"))["cells"]:
+        for cell in self._content()["cells"]:
             heading = re.search(r"^#\s+(.+)$", "".join(cell["source"]), re.MULTILINE)
             if cell["cell_type"] == "markdown" and heading:
                 return heading[1].strip()
         return ""
 
     def record(self, profile: str) -> dict[str, Any] | None:
-        """How its figure was made at a profile; ``None`` where it was not."""
-        try:
-            return json.loads(self.record_path(profile).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
+        """How its figure was made at a profile; ``None`` where it was not.
+
+        The reference record; at ``smoke``, which nobody keeps, what was run here last.
+        """
+        for path in (self.record_path(profile), self.result_path(profile)):
+            if path.exists() and (profile == "smoke" or path == self.record_path(profile)):
+                return json.loads(path.read_text(encoding="utf-8"))
+        return None
 
     def record_path(self, profile: str) -> Path:
-        """Where the notebook leaves that record."""
+        """Where its reference record is."""
+        return records_root() / f"{self.id}.{profile}.json"
+
+    def result_path(self, profile: str) -> Path:
+        """Where the notebook leaves the like when it is run."""
         return figures_root() / f"{self.id}.{profile}.json"
+
+    def as_stored(self) -> dict[str, Any]:
+        """Parameters and digest of the code that it was stored with; of one that was never stored, as it stands.
+
+        Raises:
+            FsslError: the parameters cell cannot be read.
+        """
+        return self._content()["metadata"].get("fssl") or self.as_it_stands()
+
+    def as_it_stands(self) -> dict[str, Any]:
+        """The same of the file as it is now, which an editor may have saved in the meantime; errors as above."""
+        cells = [{**cell, "source": "".join(cell["source"])} for cell in self._content()["cells"]]
+        try:
+            return stored_with(cells)
+        except (SyntaxError, ValueError) as error:
+            raise FsslError(
+                f"{shown_path(self.path)}: its parameters cell cannot be read ({error}). Each line has to be "
+                "`name: type = literal  # help`."
+            ) from error
+
+    def _content(self) -> dict[str, Any]:
+        return json.loads(self.path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -97,6 +126,8 @@ def find_notebooks(ids: Sequence[str] = ()) -> list[Notebook]:
     root = project_root() / "notebooks"
     found: dict[str, Notebook] = {}
     for path in [*root.glob("*.ipynb"), *root.glob("[!.]*/*.ipynb")]:
+        if not _NAME.fullmatch(path.stem):
+            continue  # a reader's copy, such as fig6_accuracy_by_cut-Copy1
         artifact = re.match(r"((?:fig|table)\d+[a-z]?|hardness|headline)_", path.name)
         folder = path.relative_to(root).parent
         notebook = Notebook((folder / (artifact[1] if artifact else path.stem)).as_posix(), path)
@@ -108,37 +139,40 @@ def find_notebooks(ids: Sequence[str] = ()) -> list[Notebook]:
     notebooks = sorted(found.values(), key=lambda notebook: _natural(notebook.id))
     for wanted in ids:
         if not any(_matches(notebook, wanted) for notebook in notebooks):
-            close = difflib.get_close_matches(wanted, found, n=3)
-            hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-            raise SettingError("ID", wanted, f"one of {', '.join(notebook.id for notebook in notebooks)}{hint}")
+            raise SettingError("ID", wanted, f"the ID of a notebook or the key of a paper{_meant(wanted, found)}")
     return [notebook for notebook in notebooks if not ids or any(_matches(notebook, wanted) for wanted in ids)]
 
 
-def known_parameters(notebook: Notebook) -> dict[str, Mapping[str, str]]:
-    """The parameters that a notebook declares, as papermill reads them: name, inferred type, default and help.
+def stored_parameters(id: str) -> dict[str, Any] | None:
+    """Name and default of each parameter that a notebook was stored with; ``None`` if the project has no such one."""
+    try:
+        (notebook,) = find_notebooks([id])
+    except FsslError:
+        return None
+    return notebook.as_stored()["parameters"]
+
+
+def parameters_for(notebook: Notebook, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What to set in a notebook for a run with the stored defaults and the given values.
+
+    An editor may have saved other values in its parameters cell: the defaults are set over them, and a line says so.
 
     Raises:
-        FsslError: the notebook does not say which language it is in.
+        SettingError: a parameter that the notebook does not have, or a value of the wrong type.
     """
-    papermill = _papermill()
-    try:
-        return papermill.inspect_notebook(notebook.path)
-    except ValueError as error:
-        raise FsslError(f"{notebook.path}: {error} `fssl refresh {notebook.id}` writes it.") from error
-
-
-def check_parameters(notebook: Notebook, known: Mapping[str, Mapping[str, str]], values: Mapping[str, Any]) -> None:
-    """Raise :class:`SettingError` for a parameter that the notebook does not have, or a value of the wrong type."""
+    stored, now = notebook.as_stored(), notebook.as_it_stands()
+    defaults = stored["parameters"]
     for name, value in values.items():
-        if name not in known:
-            raise SettingError(name, value, f"a parameter of {notebook.id}: {', '.join(known)}")
-        kind, default = _declared(known[name])
-        if kind not in _TYPES or (value is None and default is None):
-            continue
-        # A bool is an int to Python, but not to a reader.
-        if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "bool"):
-            given = f"{kind} for {notebook.id}, such as the default {known[name]['default']}"
-            raise SettingError(name, value, f"a value of type {given}")
+        refuse_unknown(name, value, list(defaults), notebook.id)
+    given = {name: checked_value(name, value, defaults[name], notebook.id) for name, value in values.items()}
+    edited = {name: now["parameters"].get(name) for name in defaults if now["parameters"].get(name) != defaults[name]}
+    left_out = {name: value for name, value in edited.items() if name not in given}
+    if left_out:
+        text = ", ".join(f"{name} = {value!r}" for name, value in left_out.items())
+        say(f"{notebook.id}: its parameters cell says {text}; the defaults are used. For other values there is --set.")
+    if stored["code"] != now["code"]:
+        say(f"{notebook.id}: its code was changed since it was stored, and is run as it stands.")
+    return {name: defaults[name] for name in left_out} | given
 
 
 def execute(
@@ -177,16 +211,15 @@ def execute(
         raise SettingError("profile", parameters["profile"], "the option --profile, which names the figures as well")
     folder = folder or project_root() / "build" / profile
     notebooks = find_notebooks(ids)
-    known = {notebook.id: known_parameters(notebook) for notebook in notebooks}
+    with_parameters = [notebook for notebook in notebooks if notebook.as_stored()["parameters"]]
     for name, value in parameters.items():
-        if not any(known.values()):
-            raise SettingError(name, value, f"no parameters: {', '.join(known)} have none")
+        if not with_parameters:
+            raise SettingError(name, value, f"no parameters: {', '.join(book.id for book in notebooks)} have none")
     tasks = []
     for notebook in notebooks:
-        values = {"profile": profile, **parameters} if known[notebook.id] else {}
-        check_parameters(notebook, known[notebook.id], values)
+        values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
-        tasks.append(Task(notebook, values, target))
+        tasks.append(Task(notebook, parameters_for(notebook, values), target))
     rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
     table = pd.DataFrame([rows[notebook.id] for notebook in notebooks])
     return table.astype(dict.fromkeys(_CLAIMS, "Int64"))
@@ -267,10 +300,10 @@ def _tell(outcome: Outcome, counter: str, left: str) -> None:
 
 def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
     notebook, row = outcome.task.notebook, dict.fromkeys([*_CLAIMS, "figure"])
-    path = notebook.record_path(profile)
+    path = notebook.result_path(profile)
     written = path.exists() and path.stat().st_mtime > outcome.started - 1  # clocks of file systems are coarse
     if written and not outcome.error:
-        counts = notebook.record(profile).get("claims", {})
+        counts = json.loads(path.read_text(encoding="utf-8")).get("claims", {})
         row |= {column: counts.get(verdict) for column, verdict in _CLAIMS.items()}
         figure = path.with_suffix(".png")
         row["figure"] = shown_path(figure) if figure.exists() else None
@@ -283,25 +316,14 @@ def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
     }
 
 
-def _declared(parameter: Mapping[str, str]) -> tuple[str, Any]:
-    """The name of a parameter's type, from its annotation or else its default, and the default."""
-    try:
-        default = ast.literal_eval(parameter["default"])
-    except (ValueError, SyntaxError):
-        default = parameter["default"]
-    annotated = parameter["inferred_type_name"]
-    return (type(default).__name__ if annotated == "None" else annotated.partition("[")[0].strip()), default
-
-
-def shown_path(path: Path) -> str:
-    """A path as a reader of the project writes it."""
-    with suppress(ValueError):
-        return str(path.relative_to(project_root()))
-    return str(path)
-
-
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _meant(wanted: str, known: Iterable[str]) -> str:
+    """What somebody who wrote an unknown ID may have meant, and where to look."""
+    close = [id for id in known if id.endswith(f"/{wanted}")] or difflib.get_close_matches(wanted, known, n=3)
+    return (f" (did you mean {' or '.join(close)}?)" if close else "") + "; `fssl list` shows them"
 
 
 def _matches(notebook: Notebook, wanted: str) -> bool:

@@ -12,6 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
+from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
 from fssl_core.paths import PROFILES, project_root
 
@@ -68,7 +69,8 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
 
     Dropped: timings, stderr (warnings and progress bars), widgets, papermill's and the editor's metadata, addresses
     of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., random ids of
-    styled tables are numbered, cells without an id get one from their source. Images stay as they are.
+    styled tables are numbered, cells without an id get one from their source. Images stay as they are. The metadata
+    say which parameters and which code these are, see :func:`~fssl_core.experiments.parameters.stored_with`.
 
     Args:
         source: the notebook as it is kept.
@@ -87,7 +89,8 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
         elif cell.get("attachments"):
             new["attachments"] = cell.attachments
         cells.append(new)
-    return nbformat.from_dict({"cells": cells, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5})
+    metadata = _METADATA | {"fssl": stored_with(cells)}
+    return nbformat.from_dict({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
 
 
 def fill_recorded(stored: NotebookNode, notebook: Notebook) -> None:

@@ -1,10 +1,14 @@
-"""One figure or table of a paper, as a notebook reproduces it: what it is called, what it saves, what is recorded."""
+"""One figure or table of a paper, as a notebook reproduces it: what it is called, what it saves, what is recorded.
+
+What a notebook saves is yours and goes to ``build/figures``. The reference records under ``figures`` are written by
+``fssl record`` alone, which runs the notebooks as they are stored; tables show them beside yours.
+"""
 
 import json
 import platform
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +18,12 @@ import torch
 
 import fssl_core
 from fssl_core.errors import SettingError
+from fssl_core.experiments.notebooks import stored_parameters
+from fssl_core.experiments.parameters import changed_parameters, take_parameters
 from fssl_core.experiments.provenance import cpu_name, git_state
 from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
-from fssl_core.paths import PROFILES, figures_root
+from fssl_core.paths import PROFILES, figures_root, records_root, shown_path
 from fssl_core.reporting.claims import VERDICTS, check_claims
 from fssl_core.reporting.reference import PAPERS, Paper
 from fssl_core.settings import check_choice
@@ -27,23 +33,43 @@ if TYPE_CHECKING:
 
 
 class Artifact:
-    """A notebook's result at one profile, saved as ``figures/<key>/<artifact>.<profile>.{png,csv,json}``.
+    """A notebook's result at one profile, saved as ``<key>/<artifact>.<profile>.{png,csv,json}``.
 
     Args:
         id: paper and artifact, e.g. ``"monacosfl/fig6"``.
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        changed: parameters that are not the notebook's defaults, which the figure's subtitle and the file name.
 
     Raises:
-        SettingError: if either cannot be used.
+        SettingError: if the id or the profile cannot be used.
     """
 
-    def __init__(self, id: str, profile: str) -> None:
+    def __init__(self, id: str, profile: str, changed: Mapping[str, Any] | None = None) -> None:
         key, _, name = id.partition("/")
         if key not in PAPERS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise SettingError("id", id, f"<paper>/<artifact> with a paper of {', '.join(PAPERS)}")
         check_choice("profile", profile, PROFILES)
         self.id, self.profile, self.key, self.name = id, profile, key, name
+        self.changed = dict(changed or {})
         self._created = time.perf_counter()
+        self._saved: dict[str, Any] = {}  # the JSON file as it stands
+        self._beside: list[dict[str, Any]] = []  # rows of the tables beside the paper
+
+    @classmethod
+    def of_notebook(cls, id: str, namespace: MutableMapping[str, Any]) -> "Artifact":
+        """The artifact of the notebook that is running, whose parameters are checked first.
+
+        Args:
+            id: as above.
+            namespace: ``globals()`` of the notebook; literals given as text, as papermill passes lists, become values.
+
+        Raises:
+            SettingError: a parameter that the notebook does not have, or a value of the wrong type.
+            FsslError: a parameter without a value.
+        """
+        defaults = stored_parameters(id)
+        values = take_parameters(id, namespace, defaults)
+        return cls(id, values["profile"], changed_parameters(values, defaults or values))
 
     @property
     def paper(self) -> Paper:
@@ -51,10 +77,12 @@ class Artifact:
         return PAPERS[self.key]
 
     def subtitle(self, *, data: str, seeds: Sequence[int] = ()) -> str:
-        """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds"``."""
+        """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds · changed: epochs=3"``."""
         parts = [f"profile {self.profile}", data]
         if seeds:
             parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds")
+        if self.changed:
+            parts.append("changed: " + ", ".join(f"{name}={value}" for name, value in self.changed.items()))
         return " · ".join(parts)
 
     def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
@@ -72,6 +100,8 @@ class Artifact:
         settings: dict[str, Any] | None = None,
     ) -> None:
         """Write the figure, the numbers in it, and how they were made; each file appears whole or not at all.
+
+        A line says where. The reference records are not touched.
 
         Args:
             figure: the matplotlib figure; its PNG has the same bytes whenever the same figure is drawn.
@@ -100,6 +130,8 @@ class Artifact:
             "data": data,
             "seeds": list(seeds),
             "settings": settings or {},
+            "changed": self.changed,
+            "runs": [] if runs is None else list(dict.fromkeys(runs["key"])),
             "device": device,
             "seconds": round(seconds, 1),
             "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in VERDICTS},
@@ -111,27 +143,74 @@ class Artifact:
             **code,
             "date": datetime.now(UTC).date().isoformat(),
         }
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"  # before any file is touched
+        json.dumps(record)  # before any file is touched
         with atomic_write(self._path("png")) as file:
             figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
         with atomic_write(self._path("csv"), "w") as file:
             results.to_csv(file, index=False, lineterminator="\n", float_format="%.7g")
-        with atomic_write(self._path("json"), "w") as file:
-            file.write(text)
+        self._saved = record
+        self._write_record()
+        print(f"Saved: {shown_path(self._path('png').with_suffix(''))}.{{png,csv,json}}")
+
+    def beside(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Ours beside the reference record and the paper: a table of ``beside_paper`` or ``beside_cells``, completed.
+
+        Args:
+            table: with the columns ours, paper, difference and profile, and others that name the row.
+
+        Returns:
+            the table with a column for what is recorded, at this profile or else at the most faithful one, where
+            there is a record, and without the columns difference and protocol where they are empty. What the column
+            ours shows is kept with the record.
+        """
+        names = [name for name in table if name not in ("ours", "paper", "difference", "profile")]
+        rows = [{"of": _plain(row[names].to_dict()), "ours": row["ours"]} for _, row in table.astype(object).iterrows()]
+        added = [row["of"] for row in rows]
+        self._beside = [row for row in self._beside if row["of"] not in added] + rows
+        if self._saved:
+            self._write_record()
+        table = table.drop(columns=[name for name in ("difference", "protocol") if (table.get(name) == "").all()])
+        profile, record = self._reference()
+        if not record.get("beside"):
+            return table
+        shown = [next((known["ours"] for known in record["beside"] if known["of"] == key), "–") for key in added]
+        table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)
+        return table
 
     def recorded(self) -> pd.DataFrame:
         """What is recorded of this artifact: a row per profile with data, seeds, device, seconds and claim counts."""
         rows = []
         for profile in PROFILES:
-            path = self._path("json", profile)
-            if path.exists():
-                record = json.loads(path.read_text(encoding="utf-8"))
+            if record := self._record(profile):
                 names = ("profile", "data", "device", "seconds", "date")
                 rows.append({name: record[name] for name in names} | {"seeds": len(record["seeds"])} | record["claims"])
         return pd.DataFrame(rows, columns=["profile", "data", "seeds", "device", "seconds", *VERDICTS, "date"])
 
-    def _path(self, suffix: str, profile: str | None = None) -> Path:
-        return figures_root() / self.key / f"{self.name}.{profile or self.profile}.{suffix}"
+    def _path(self, suffix: str) -> Path:
+        return figures_root() / self.key / f"{self.name}.{self.profile}.{suffix}"
+
+    def _write_record(self) -> None:
+        with atomic_write(self._path("json"), "w") as file:
+            json.dump(self._saved | {"beside": self._beside}, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+    def _record(self, profile: str) -> dict[str, Any]:
+        """The reference record at a profile; empty where there is none."""
+        path = records_root() / self.key / f"{self.name}.{profile}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def _reference(self) -> tuple[str, dict[str, Any]]:
+        """The record to compare with and its profile: this one, else the most faithful that is recorded."""
+        for profile in (self.profile, *reversed(PROFILES)):
+            if record := self._record(profile):
+                return profile, record
+        return "", {}
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as they come back from JSON; what is missing as None."""
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    return {name: None if pd.isna(value) else value for name, value in plain.items()}
 
 
 def _by_name(settings: list[dict[str, Any]]) -> dict[str, Any]:

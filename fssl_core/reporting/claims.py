@@ -12,7 +12,7 @@ import pandas as pd
 
 import fssl_core.reporting.predicates  # noqa: F401  (registers them)
 from fssl_core.errors import DataError
-from fssl_core.paths import PROFILES, figures_root
+from fssl_core.paths import PROFILES, records_root
 from fssl_core.reporting.predicate import PREDICATES
 from fssl_core.reporting.reference import PAPERS, Claim, paper_claims
 from fssl_core.settings import check_choice
@@ -112,7 +112,7 @@ def claims_table(paper: str | None = None, profile: str | None = None, among: Se
 def _recorded(key: str, artifact: str, profiles: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """The recorded results of the last of the profiles that has any, and that profile ("" if there is none)."""
     for candidate in reversed(profiles):
-        path = figures_root() / key / f"{artifact}.{candidate}.csv"
+        path = records_root() / key / f"{artifact}.{candidate}.csv"
         if path.exists():
             return pd.read_csv(path), candidate
     return pd.DataFrame(), ""

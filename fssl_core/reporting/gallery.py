@@ -15,7 +15,7 @@ import pandas as pd
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.files import atomic_write
-from fssl_core.paths import PROFILES, figures_root, project_root
+from fssl_core.paths import PROFILES, project_root
 from fssl_core.reporting.claims import VERDICTS, claims_table
 from fssl_core.reporting.course import COURSE
 from fssl_core.reporting.reference import PAPERS, paper_claims
@@ -33,11 +33,8 @@ def update_readme() -> bool:
         whether they have changed.
 
     Raises:
-        FsslError: no README here, a block is missing in it, or ``$FSSL_FIGURES`` names records that are not the
-            project's.
+        FsslError: no README here, or a block is missing in it.
     """
-    if figures_root() != project_root() / "figures":
-        raise FsslError("README.md shows what figures/ holds, and FSSL_FIGURES names another folder: unset it.")
     path = project_root() / "README.md"
     if not path.exists():
         raise FsslError(f"There is no {path}: call this from inside a clone of the project.")

@@ -1,0 +1,171 @@
+"""The parameters of a notebook: which it declares, what they were given, and whether that can be used.
+
+A notebook declares its parameters in one cell, ``name: type = literal  # help`` a line. The names and defaults that
+it was stored with stand in its metadata as well, because JupyterLab saves a changed cell without being asked. They
+tell a changed run from the one that a record was made by.
+"""
+
+import ast
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import yaml
+
+from fssl_core.errors import FsslError, SettingError
+
+_EXAMPLES = {int: 3, float: 0.1, str: "word", bool: True, list: [0, 1], dict: {"epochs": 3}}
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML 1.2's floats: in PyYAML's 1.1, ``1e-3`` is a word."""
+
+
+_Yaml.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
+def read_value(text: str) -> Any:
+    """A value as written on a command line: ``3``, ``1e-3``, ``word``, ``true``, ``[0, 1]``, ``{epochs: 3}``.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    try:
+        return yaml.load(text, Loader=_Yaml)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{text!r} is no value in YAML") from error
+
+
+def declared_parameters(source: str) -> dict[str, Any]:
+    """Names and defaults that a parameters cell declares.
+
+    Raises:
+        SyntaxError: the cell is not Python.
+        ValueError: a default is no literal.
+    """
+    lines = [line for line in ast.parse(source).body if isinstance(line, ast.AnnAssign) and line.value is not None]
+    return {line.target.id: ast.literal_eval(line.value) for line in lines if isinstance(line.target, ast.Name)}
+
+
+def stored_with(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is kept in a notebook's metadata to tell later changes by: ``parameters``, and a digest of the other code.
+
+    Args:
+        cells: of the notebook, as nbformat reads them.
+
+    Raises:
+        SyntaxError, ValueError: as :func:`declared_parameters`.
+    """
+    parameters, code = {}, hashlib.sha256()
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        if "parameters" in cell["metadata"].get("tags", ()):
+            parameters = declared_parameters(cell["source"])
+        else:
+            code.update(cell["source"].encode() + b"\0")
+    return {"parameters": parameters, "code": code.hexdigest()[:16]}
+
+
+def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
+    """A value for a parameter, of the type that its default has.
+
+    Text that is a literal of that type is taken as one, since papermill passes lists and mappings on as text.
+
+    Raises:
+        SettingError: the value is of another type.
+    """
+    if value is None and default is None:
+        return value
+    kind, taken = type(default), value
+    if isinstance(value, str) and kind is not str:
+        try:
+            taken = read_value(value)
+        except ValueError:
+            taken = value
+    if kind is list and isinstance(taken, tuple):
+        taken = list(taken)
+    fits = isinstance(taken, (int, float) if kind is float else kind)
+    # A bool is an int to Python, but not to a reader.
+    if default is not None and (not fits or (isinstance(taken, bool) and kind is not bool)):
+        example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)
+        raise SettingError(name, value, f"a value of type {kind.__name__} for {notebook}, such as {example!r}")
+    return taken
+
+
+def refuse_unknown(name: str, value: Any, known: Sequence[str], notebook: str) -> None:
+    """Raise :class:`SettingError` for a name that is no parameter of the notebook; the message has those that are."""
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise SettingError(name, value, f"a parameter of {notebook}: {', '.join(known)}{hint}")
+
+
+def take_parameters(
+    notebook: str, namespace: MutableMapping[str, Any], defaults: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Check all parameters of a running notebook, and put literals given as text into its namespace as values.
+
+    Args:
+        notebook: its ID, for messages.
+        namespace: ``globals()`` of the notebook.
+        defaults: name and default of every parameter; ``None``: as the cell that was executed declares them.
+
+    Returns:
+        every parameter with its value.
+
+    Raises:
+        SettingError: a value of the wrong type, or a name that the notebook does not have.
+        FsslError: a parameter without a value.
+    """
+    own, injected = _executed_cells(namespace.get("In", ()))
+    if defaults is None:
+        defaults = declared_parameters(own)
+    for name in [*_assigned(own), *_assigned(injected)]:
+        refuse_unknown(name, namespace.get(name), list(defaults), notebook)
+    values = {}
+    for name, default in defaults.items():
+        if name not in namespace:
+            raise FsslError(
+                f"The parameter {name} of {notebook} has no value. Write {name} = {default!r} and try again."
+            )
+        values[name] = namespace[name] = checked_value(name, namespace[name], default, notebook)
+    return values
+
+
+def changed_parameters(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are not the defaults; of a mapping each entry under its own name, and without the profile."""
+    changed: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "profile" or value == defaults.get(name):
+            continue
+        changed |= value if isinstance(value, dict) and not defaults.get(name) else {name: value}
+    return changed
+
+
+def _executed_cells(history: Sequence[str]) -> tuple[str, str]:
+    """The parameters cell that IPython executed last, and what papermill injected after it; either may be empty."""
+    own = injected = ""
+    for source in history:
+        if "profile" in _assigned(source, annotated=True):
+            own, injected = source, ""
+        elif source.startswith("# Parameters\n"):  # papermill's mark
+            injected = source
+    return own, injected
+
+
+def _assigned(source: str, *, annotated: bool = False) -> Iterator[str]:
+    """Names that a cell assigns at its top level, or only those with an annotation."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return  # a magic, or the reader's own experiment
+    for line in body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            yield line.target.id
+        elif isinstance(line, ast.Assign) and not annotated:
+            yield from (target.id for target in line.targets if isinstance(target, ast.Name))

@@ -1,0 +1,70 @@
+"""Reference records: what a notebook gives with its defaults, kept with the project under ``figures``.
+
+Nothing else writes there. A run with other parameters, or of a notebook that was changed since it was stored, cannot
+become a record.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from fssl_core.errors import FsslError
+from fssl_core.experiments.notebooks import execute, find_notebooks
+from fssl_core.files import atomic_write
+from fssl_core.paths import PROFILES, project_root
+from fssl_core.settings import check_choice
+
+SUFFIXES = (".png", ".csv", ".json")  # the last one says that the record is whole
+
+
+def record(ids: Sequence[str], *, profile: str, jobs: int = 1) -> pd.DataFrame:
+    """Execute notebooks with their defaults, and put what they draw under ``figures`` when they succeed.
+
+    Args:
+        ids: which notebooks, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`.
+        profile: which one to record; ``smoke`` decides nothing and is not kept.
+        jobs: how many notebooks at a time.
+
+    Returns:
+        the table of :func:`~fssl_core.experiments.notebooks.execute`.
+
+    Raises:
+        SettingError: unknown ID or profile.
+        FsslError: a notebook was changed since it was stored.
+    """
+    check_choice("profile", profile, PROFILES[1:])
+    notebooks = [notebook for notebook in find_notebooks(ids) if notebook.as_stored()["parameters"]]
+    for notebook in notebooks:
+        if notebook.as_it_stands() != notebook.as_stored():
+            raise FsslError(
+                f"{notebook.id} was changed since it was stored, so its result would be no record of it. Undo the "
+                f"change, or store the notebook with `fssl refresh {notebook.id}`."
+            )
+    if not notebooks:
+        raise FsslError(f"Nothing to record: {', '.join(ids)} has no parameters.")
+    folder = project_root() / "build" / "record"
+    with _figures_in(folder):
+        table = execute([notebook.id for notebook in notebooks], profile=profile, jobs=jobs, folder=folder / profile)
+        for notebook in notebooks:
+            if table.set_index("artifact").at[notebook.id, "status"] == "ok":
+                for suffix in SUFFIXES:
+                    with atomic_write(notebook.record_path(profile).with_suffix(suffix)) as file:
+                        file.write(notebook.result_path(profile).with_suffix(suffix).read_bytes())
+    return table
+
+
+@contextmanager
+def _figures_in(folder: Path) -> Iterator[None]:
+    """The notebooks that are executed inside the block leave their figures in this folder."""
+    before = os.environ.get("FSSL_FIGURES")
+    os.environ["FSSL_FIGURES"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["FSSL_FIGURES"]
+        else:
+            os.environ["FSSL_FIGURES"] = before
