@@ -301,7 +301,8 @@ def _text(frame: "pd.DataFrame") -> str:
     cells = {name: [str(name), *map(str, blank[name])] for name in frame}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     widest = max(widths, key=widths.get)
-    widths[widest] = max(20, widths[widest] - max(0, sum(widths.values()) + 2 * (len(widths) - 1) - _width()))
+    too_wide = max(0, sum(widths.values()) + 2 * (len(widths) - 1) - _width())
+    widths[widest] = max(min(20, widths[widest]), widths[widest] - too_wide)
     columns = []
     for name, column in cells.items():
         width = widths[name]

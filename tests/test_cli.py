@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 import fssl_core
 from fssl_core import cli
 from fssl_core.errors import SettingError
-from fssl_core.experiments import notebooks, refresh
+from fssl_core.experiments import notebooks, recording, refresh
 from fssl_core.reporting.claims import Verdict
 
 
@@ -65,9 +65,11 @@ def test_list(project, capsys):
 def test_reproduce_prints_a_table_and_fails_when_a_notebook_fails(project, executed, capsys):
     assert cli.main(["reproduce"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "artifact         status  seconds  claims held  figure",
-        "monacosfl/fig6   ok         3.25            2  figures/fig6.png",
+        "artifact         status  seconds  held",
+        "monacosfl/fig6   ok         3.25     2",
         "monacosfl/fig10  failed     12.0",
+        "",
+        "Figures and numbers: build/figures/<artifact>.smoke.*",
     ]
     assert executed == [([], {"profile": "smoke", "parameters": {}, "jobs": 1})]
     assert cli.main(["reproduce", "monacosfl/fig6"]) == 0
@@ -111,7 +113,10 @@ def test_reproduce_reads_values_as_yaml(project, executed):
         ),
         (["reproduce", "--set", "seeds=3"], "seeds=3 cannot be used: expected a value of type list"),
         (["reproduce", "--profile", "fast"], "profile='fast' cannot be used: expected one of smoke, laptop"),
-        (["reproduce", "monacosfl/fig7"], "ID='monacosfl/fig7' cannot be used: expected one of monacosfl/fig6"),
+        (["reproduce", "monacosfl/fig7"], "(did you mean monacosfl/fig6"),
+        (["reproduce", "fig6"], "(did you mean monacosfl/fig6?); `fssl list` shows them"),
+        (["record", "monacosfl/fig6", "--profile", "smoke"], "profile='smoke' cannot be used: expected one of laptop"),
+        (["record", "monacosfl/fig7", "--profile", "laptop"], "ID='monacosfl/fig7' cannot be used"),
         (["refresh", "monacosfl/fig7"], "ID='monacosfl/fig7' cannot be used"),
         (["data", "--download"], "expected a data set to download"),
         (["data", "no-such-set"], "no-such-set"),
@@ -180,23 +185,44 @@ def test_data_describes_one_set(project, capsys):
 def test_claims(project, capsys):
     assert cli.main(["claims", "--paper", "monacosfl"]) == 0
     *rows, blank, total = capsys.readouterr().out.splitlines()
-    assert rows[0].split() == ["id", "artifact", "claim", "verdict", "value", "profile"]
-    assert any(row.startswith("monacosfl-fig3-resnet18-optimum ") and "monacosfl/fig3" in row for row in rows)
-    assert blank == ""
-    assert total == f"{len(rows) - 1} claims: {len(rows) - 1} not run"
+    heads = [row for row in rows if not row.startswith(" ")]
+    assert "monacosfl/fig3  not run" in heads
+    assert (blank, total) == ("", f"{len(heads)} claims: {len(heads)} not run")
 
 
-@pytest.mark.parametrize(("columns", "most"), [("20", 200), ("300", 300)])
-def test_claims_fit_the_terminal_or_what_can_still_be_read(project, monkeypatch, capsys, columns, most):
-    monkeypatch.setenv("COLUMNS", columns)
-    value = "from here to there, " * 50
+def test_on_a_terminal_every_line_fits(project, monkeypatch, capsys):
+    """Tables once wrapped at 80 columns."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    value = "from here to there, " * 20
     monkeypatch.setattr("fssl_core.reporting.claims.judge", lambda *_: Verdict("holds", value))
     (project / "figures" / "monacosfl").mkdir(parents=True)
     (project / "figures" / "monacosfl" / "fig6.laptop.csv").write_text("a\n1\n")
     assert cli.main(["claims", "--paper", "monacosfl"]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if " monacosfl/fig6 " in line]
-    assert all("from here to there, from here to ... " in row for row in rows) == (columns == "20")
-    assert most - 60 < max(map(len, rows)) <= most
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert value.strip() in words  # nothing is cut
+    titles = pd.DataFrame({"ID": ["a"] * 3, "title": ["x" * length for length in (3, 40, 200)], "n": [1, 2, 3]})
+    rows = cli._text(titles).splitlines()
+    assert {len(row) for row in rows} == {60}
+    assert rows[3].endswith("x…  3")
+
+
+def test_a_reader_who_has_seen_enough_ends_the_command_quietly(project):
+    """``fssl list | head`` once ended in a traceback."""
+    code = "import sys; from fssl_core.cli import main; sys.exit(main(['claims']))"  # more than a pipe holds
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        error = process.stderr.read()
+    assert (process.returncode, error) == (141, "")
+
+
+def test_record(project, executed, capsys, monkeypatch):
+    monkeypatch.setattr(recording, "record", lambda ids, profile, jobs: notebooks.execute(ids))
+    assert cli.main(["record", "monacosfl/fig6", "--profile", "laptop"]) == 0
+    assert "Recorded in figures. Now `fssl refresh` and `fssl gallery`" in capsys.readouterr().out
 
 
 def test_gallery(project, monkeypatch, capsys):
@@ -225,7 +251,9 @@ def test_exit_status_of_errors(project, monkeypatch, capsys, error, status):
 
     monkeypatch.setattr(notebooks, "execute", fail)
     assert cli.main(["reproduce"]) == status
-    assert "Traceback" not in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "Traceback" not in shown
+    assert ("run the same command again to continue" in shown) == (status == 130)
 
 
 def test_a_bug_is_not_hidden(project, monkeypatch):

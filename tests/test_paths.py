@@ -1,6 +1,9 @@
 """Where runs and figures are kept."""
 
-from fssl_core.paths import figures_root, project_root, runs_root
+from pathlib import Path
+
+import fssl_core.paths
+from fssl_core.paths import figures_root, project_root, records_root, runs_root
 
 
 def make_project(folder):
@@ -16,11 +19,19 @@ def test_the_project_is_found_from_inside(tmp_path, monkeypatch):
     monkeypatch.chdir(project / "notebooks" / "paper")
     assert project_root() == project
     assert runs_root() == project / "runs"
-    assert figures_root() == project / "figures"
+    assert figures_root() == project / "build" / "figures"
+    assert records_root() == project / "figures"
 
 
-def test_outside_a_project_the_current_folder_serves(tmp_path, monkeypatch):
+def test_from_elsewhere_the_clone_that_the_package_is_of_serves(tmp_path, monkeypatch):
+    """papermill, called from another folder, once wrote figures and runs into that folder."""
     (tmp_path / "notebooks").mkdir()  # without pyproject.toml it is no project
+    monkeypatch.chdir(tmp_path)
+    assert project_root() == Path(__file__).parents[1]
+
+
+def test_without_any_project_the_current_folder_serves(tmp_path, monkeypatch):
+    monkeypatch.setattr(fssl_core.paths, "__file__", str(tmp_path / "site-packages" / "fssl_core" / "paths.py"))
     monkeypatch.chdir(tmp_path)
     assert project_root() == tmp_path
 

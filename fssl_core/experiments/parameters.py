@@ -47,8 +47,8 @@ def declared_parameters(source: str) -> dict[str, Any]:
         SyntaxError: the cell is not Python.
         ValueError: a default is no literal.
     """
-    lines = [line for line in ast.parse(source).body if isinstance(line, ast.AnnAssign) and line.value is not None]
-    return {line.target.id: ast.literal_eval(line.value) for line in lines if isinstance(line.target, ast.Name)}
+    lines = [line for line in ast.parse(source).body if isinstance(line, ast.AnnAssign | ast.Assign) and line.value]
+    return {name: ast.literal_eval(line.value) for line in lines for name in _targets(line)}
 
 
 def stored_with(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -165,7 +165,10 @@ def _assigned(source: str, *, annotated: bool = False) -> Iterator[str]:
     except SyntaxError:
         return  # a magic, or the reader's own experiment
     for line in body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            yield line.target.id
-        elif isinstance(line, ast.Assign) and not annotated:
-            yield from (target.id for target in line.targets if isinstance(target, ast.Name))
+        if isinstance(line, ast.AnnAssign) or (isinstance(line, ast.Assign) and not annotated):
+            yield from _targets(line)
+
+
+def _targets(line: ast.AnnAssign | ast.Assign) -> list[str]:
+    targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]

@@ -86,8 +86,12 @@ class Artifact:
         return " · ".join(parts)
 
     def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
-        """The artifact's claims judged on ``results``: columns id, claim, check, verdict, value, profile."""
-        return check_claims(self.id, results, self.profile)
+        """The artifact's claims judged on ``results``: columns id, claim, check, verdict, value, profile.
+
+        Where parameters were changed, the profile is marked: the verdict is about another experiment than its own.
+        """
+        claims = check_claims(self.id, results, self.profile)
+        return claims.assign(profile=f"{self.profile}, changed") if self.changed else claims
 
     def save(
         self,
@@ -169,22 +173,15 @@ class Artifact:
         self._beside = [row for row in self._beside if row["of"] not in added] + rows
         if self._saved:
             self._write_record()
-        table = table.drop(columns=[name for name in ("difference", "protocol") if (table.get(name) == "").all()])
+        table = table.drop(
+            columns=[name for name in ("difference", "protocol") if name in table and not any(table[name])]
+        )
         profile, record = self._reference()
         if not record.get("beside"):
             return table
         shown = [next((known["ours"] for known in record["beside"] if known["of"] == key), "–") for key in added]
         table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)
         return table
-
-    def recorded(self) -> pd.DataFrame:
-        """What is recorded of this artifact: a row per profile with data, seeds, device, seconds and claim counts."""
-        rows = []
-        for profile in PROFILES:
-            if record := self._record(profile):
-                names = ("profile", "data", "device", "seconds", "date")
-                rows.append({name: record[name] for name in names} | {"seeds": len(record["seeds"])} | record["claims"])
-        return pd.DataFrame(rows, columns=["profile", "data", "seeds", "device", "seconds", *VERDICTS, "date"])
 
     def _path(self, suffix: str) -> Path:
         return figures_root() / self.key / f"{self.name}.{self.profile}.{suffix}"

@@ -14,7 +14,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks as module
-from fssl_core.experiments.notebooks import execute, find_notebooks, known_parameters
+from fssl_core.experiments.notebooks import Notebook, execute, find_notebooks
 from fssl_core.paths import figures_root
 
 PARAMETERS = """
@@ -29,7 +29,7 @@ name = "x"
 RECORD = """
 import json, os, sys
 from pathlib import Path
-folder = Path("figures/paper1")
+folder = Path("build/figures/paper1")
 folder.mkdir(parents=True, exist_ok=True)
 threads = os.environ["OMP_NUM_THREADS"]
 found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate, "threads": threads}
@@ -92,7 +92,7 @@ def test_the_key_of_a_paper_stands_for_its_notebooks(project):
 
 
 def test_unknown_id(project, no_execution):
-    with pytest.raises(SettingError, match=r"ID='paper1/fig3' .* one of index, .*\(did you mean paper1/fig2"):
+    with pytest.raises(SettingError, match=r"ID='paper1/fig3' .*\(did you mean paper1/fig2.*`fssl list` shows them"):
         execute(["paper1/fig2", "paper1/fig3"])
 
 
@@ -102,23 +102,24 @@ def test_two_notebooks_with_one_id(project):
         find_notebooks()
 
 
+def test_a_readers_copy_is_no_notebook_of_the_project(project):
+    path = project / "notebooks" / "paper1" / "fig2_first_words.ipynb"
+    path.with_name("fig2_first_words-Copy1.ipynb").write_bytes(path.read_bytes())
+    assert len(find_notebooks(["paper1/fig2"])) == 1
+
+
 def test_outside_a_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fssl_core.paths.__file__", str(tmp_path / "site-packages" / "fssl_core" / "paths.py"))
     with pytest.raises(FsslError, match=r"no notebooks in .*call this from inside a clone"):
         find_notebooks()
-
-
-def test_parameters_are_read_as_papermill_reads_them(project):
-    known = known_parameters(find_notebooks(["paper1/fig2"])[0])
-    assert list(known) == ["profile", "seeds", "rate", "epochs", "plot", "limit", "name"]
-    assert known["rate"]["help"] == "learning rate"
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"seed": 1}, r"seed=1 .* a parameter of paper1/fig2: profile, seeds, rate"),
-        ({"seeds": 1}, r"seeds=1 .* a value of type list for paper1/fig2, such as the default \[0, 1\]"),
+        ({"seeds": 1}, r"seeds=1 .* a value of type list for paper1/fig2, such as \[0, 1\]"),
         ({"rate": "fast"}, r"rate='fast' .* type float"),
         ({"epochs": 2.5}, r"epochs=2.5 .* type int"),
         ({"epochs": True}, r"epochs=True .* type int"),
@@ -153,10 +154,38 @@ def test_bad_profile_and_jobs(project, no_execution, arguments, message):
         execute(["paper1/fig2"], **arguments)
 
 
-def test_a_notebook_that_says_no_language(project, no_execution):
-    write_notebook(project / "notebooks" / "paper1" / "fig3_bare.ipynb", metadata=False)
-    with pytest.raises(FsslError, match=r"fig3_bare\.ipynb: .*`fssl refresh paper1/fig3` writes it"):
+def test_a_parameters_cell_that_cannot_be_read(project, no_execution):
+    write_notebook(project / "notebooks" / "paper1" / "fig3_odd.ipynb", parameters="profile: str = 'smoke' +")
+    with pytest.raises(FsslError, match=r"fig3_odd\.ipynb: its parameters cell cannot be read"):
         execute(["paper1/fig3"])
+
+
+@pytest.mark.parametrize("given", [{}, {"epochs": 9}])
+def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(project, monkeypatch, capsys, given):
+    """JupyterLab saves a changed parameters cell by itself; the batch once took it and said "ok"."""
+    path = project / "notebooks" / "paper1" / "fig2_first_words.ipynb"
+    content = nbformat.read(path, as_version=4)
+    content.metadata.fssl = Notebook("paper1/fig2", path).as_stored()
+    content.cells[1].source = (
+        content.cells[1].source.replace("[0, 1]", "[7]").replace("epochs: int = 3", "epochs: int = 9")
+    )
+    nbformat.write(content, path)
+    ran = []
+    monkeypatch.setattr(module, "run_tasks", lambda tasks, jobs: ran.extend(tasks) or [])
+    with pytest.raises(KeyError):  # nothing was run, so there is no row
+        execute(["paper1/fig2"], parameters=given)
+    assert ran[0].parameters == {"profile": "smoke", "seeds": [0, 1], "epochs": given.get("epochs", 3)}
+    shown = capsys.readouterr().err
+    assert "paper1/fig2: its parameters cell says " in shown
+    assert "seeds = [7]" in shown
+    assert ("epochs = 9" in shown) == (not given)
+    assert "code was changed" not in shown
+
+    content.cells[2].source += "\n# a thought"
+    nbformat.write(content, path)
+    with pytest.raises(KeyError):
+        execute(["paper1/fig2"])
+    assert "paper1/fig2: its code was changed since it was stored" in capsys.readouterr().err
 
 
 def test_good_values_reach_papermill(project, monkeypatch):
@@ -193,11 +222,11 @@ def test_execution(project, monkeypatch, capfd):
     assert (good["status"], bad["status"]) == ("ok", "failed")
     assert 0 < good["seconds"] < 60
     assert [good[f"claims {name}"] for name in ("held", "failed", "not run")] == [2, 1, 0]
-    assert good["figure"] == os.path.join("figures", "paper1", "fig2.laptop.png")
+    assert good["figure"] == os.path.join("build", "figures", "paper1", "fig2.laptop.png")
     assert pd.isna(bad["claims held"])
     assert pd.isna(bad["figure"])
 
-    record = json.loads((project / "figures" / "paper1" / "fig2.laptop.json").read_text())
+    record = json.loads((figures_root() / "paper1" / "fig2.laptop.json").read_text())
     found = {"python": sys.executable, "folder": str(project), "seeds": [5], "rate": 1e-5}
     assert record["found"] == {**found, "threads": "4"}  # two notebooks share eight cores
     partial = (project / bad["notebook"]).read_text()

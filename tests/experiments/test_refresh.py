@@ -92,6 +92,7 @@ def test_cells():
     assert [cell.metadata for cell in new.cells] == [{}, {"tags": ["parameters"]}, {}, {}]
     assert [cell.id for cell in new.cells] == [cell.id for cell in source.cells]
     assert new.cells[1].outputs == []
+    assert new.metadata.pop("fssl").parameters == {"a": 1}
     assert new.metadata == {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -114,13 +115,15 @@ def project(tmp_path, monkeypatch):
     monkeypatch.delenv("FSSL_FIGURES", raising=False)
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks" / "paper1").mkdir(parents=True)
-    (tmp_path / "figures" / "paper1").mkdir(parents=True)
+    for folder in ("figures", "build/figures"):
+        (tmp_path / folder / "paper1").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def record(project, profile, **fields):
-    path = project / "figures" / "paper1" / f"fig1.{profile}.json"
+    folder = "build/figures" if profile == "smoke" else "figures"
+    path = project / folder / "paper1" / f"fig1.{profile}.json"
     path.write_text(json.dumps({"profile": profile, **fields}))
 
 
@@ -154,7 +157,7 @@ def test_refresh(project, capsys):
         "print(os.getcwd(), object())",
         "print('warning', file=sys.stderr)",
         "record = {'profile': profile, 'device': 'cpu', 'seconds': 1, 'seeds': [4]}",
-        "_ = open('figures/paper1/fig1.smoke.json', 'w').write(json.dumps(record))",
+        "_ = open('build/figures/paper1/fig1.smoke.json', 'w').write(json.dumps(record))",
         "6 * 7",
     ]
     parameters = new_code_cell('profile: str = "smoke"', metadata={"tags": ["parameters"]}, execution_count=9)
@@ -174,6 +177,8 @@ def test_refresh(project, capsys):
     ]
     assert "| smoke | cpu | 1 | 4 |" in stored.cells[0].source
     assert stored.metadata.kernelspec.name == "python3"
+    assert stored.metadata.fssl.parameters == {"profile": "smoke"}
+    assert Notebook("paper1/fig1", good).as_it_stands() == stored.metadata.fssl
 
     text = good.read_text()
     assert refresh(["paper1/fig1"]) == []

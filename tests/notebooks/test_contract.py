@@ -14,6 +14,9 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from fssl_core.experiments.notebooks import find_notebooks
+from fssl_core.experiments.parameters import stored_with
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
 NOTEBOOKS = sorted(path for path in FOLDER.rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
@@ -144,9 +147,32 @@ def reads_every_parameter(notebook: NotebookNode) -> list[str]:
     if not tagged or tagged[0] not in cells:
         return []  # said by has_parameters_that_papermill_reads
     names = [node.target.id for node in nodes(tagged[0]) if isinstance(node, ast.AnnAssign)]
+    names = [name for name in names if name != "profile"]  # Artifact.of_notebook reads it
     later = cells[cells.index(tagged[0]) + 1 :]
     read = {n.id for cell in later for n in nodes(cell) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return [f"parameter {name} is never read" for name in names if name not in read]
+
+
+def checks_its_parameters_first(notebook: NotebookNode) -> list[str]:
+    """Nothing is computed with a parameter that was misspelt or is of the wrong type."""
+    cells, tagged = code_cells(notebook), parameter_cells(notebook)
+    if not tagged or tagged[0] not in cells:
+        return []  # said by has_parameters_that_papermill_reads
+    after = cells[cells.index(tagged[0]) + 1 :]
+    if after and re.search(r'^artifact = Artifact\.of_notebook\("[a-z0-9_/]+", globals\(\)\)$', after[0].source, re.M):
+        return []
+    return ["the cell after the parameters does not check them with Artifact.of_notebook"]
+
+
+def is_stored_with_what_it_declares(notebook: NotebookNode) -> list[str]:
+    """The metadata tell what an editor has changed since; `fssl refresh` writes them."""
+    try:
+        expected = stored_with(notebook.cells)
+    except (SyntaxError, ValueError):
+        return []  # said by has_parameters_that_papermill_reads
+    if notebook.metadata.get("fssl") == expected:
+        return []
+    return ["the metadata do not fit the cells: `fssl refresh` writes them"]
 
 
 def imports_only_in_the_set_up(notebook: NotebookNode) -> list[str]:
@@ -272,6 +298,8 @@ ANATOMY: list[Rule] = [
     has_12_to_25_cells,
     has_parameters_that_papermill_reads,
     reads_every_parameter,
+    checks_its_parameters_first,
+    is_stored_with_what_it_declares,
     imports_only_in_the_set_up,
     defines_no_class_and_no_plotting,
     has_exercises_with_hint_and_solution,
@@ -306,10 +334,15 @@ def test_there_are_notebooks():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: str(path.relative_to(FOLDER)))
-def test_notebook_keeps_the_contract(path):
+def test_notebook_keeps_the_contract(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     rules = HYGIENE if path.name == "index.ipynb" else ANATOMY + HYGIENE
     complaints = complaints_about_file(path) + [complaint for rule in rules for complaint in rule(notebook)]
+    if path.name != "index.ipynb":
+        (id,) = (known.id for known in find_notebooks() if known.path == path)
+        if not any(f'Artifact.of_notebook("{id}", ' in cell.source for cell in notebook.cells):
+            complaints.append(f"the artifact is not {id}, as the file name says")
     assert not complaints, "\n".join(complaints)
 
 
@@ -329,7 +362,8 @@ def good_notebook() -> NotebookNode:
             metadata={"tags": ["parameters"]},
         )
     )
-    text["Set-up"].append(new_code_cell("import pandas as pd\nfrom fssl_core import (\n    random,\n    settings,\n)"))
+    imports = "import pandas as pd\nfrom fssl_core import (\n    random,\n    settings,\n)"
+    text["Set-up"].append(new_code_cell(f'{imports}\n\nartifact = Artifact.of_notebook("a/fig1", globals())'))
     shown = [new_output("execute_result", data={"text/plain": "2", "image/png": "/tmp/abc"}, execution_count=3)]
     text["The idea"].append(new_code_cell("# NBVAL_CHECK_OUTPUT\nlen([profile, cuts])", outputs=shown))
     text["Result"][0].source += "\n```\n# not a heading\n```\nSee https://example.org/home/page and notebooks/tmp/x."
@@ -344,6 +378,7 @@ def good_notebook() -> NotebookNode:
     notebook = new_notebook(cells=cells, metadata=METADATA)
     for count, cell in enumerate(code_cells(notebook), start=1):
         cell.execution_count = count
+    notebook.metadata["fssl"] = stored_with(cells)
     return notebook
 
 
@@ -430,6 +465,10 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
         "is not `name: type",
     ),
     (reads_every_parameter, replaced("len([profile, cuts])", "cuts = len(profile)"), "parameter cuts is never read"),
+    (checks_its_parameters_first, replaced("globals()", "{}"), "does not check them"),
+    (checks_its_parameters_first, replaced("\n\nartifact =", "\n\nother ="), "does not check them"),
+    (is_stored_with_what_it_declares, replaced("[1, 3]", "[1]"), "do not fit the cells"),
+    (is_stored_with_what_it_declares, replaced("import pandas", "import numpy, pandas"), "do not fit the cells"),
     (imports_only_in_the_set_up, replaced("import pandas", "import os\n" * 4 + "import pandas"), "9 import lines"),
     (imports_only_in_the_set_up, replaced("len([", "import os\nlen(["), "an import under 'The idea'"),
     (defines_no_class_and_no_plotting, replaced("len([", "class Model: ...\nlen(["), "class Model belongs"),

@@ -49,6 +49,24 @@ def test_papermill_runs_a_notebook_end_to_end_with_overridden_parameters(tmp_pat
     assert any("image/png" in output.get("data", {}) for output in outputs), "the figure was not shown"
 
 
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"sedes": [0]}, "sedes=[0] cannot be used: expected a parameter of monacosfl/fig3: "),
+        ({"colour": "reddish"}, "colour='reddish' cannot be used: expected a value of type "),
+    ],
+)
+def test_papermill_alone_does_not_run_a_notebook_with_bad_parameters(tmp_path, parameters, message):
+    """A misspelt name once gave the default run and "ok"."""
+    (source,) = FOLDER.glob("monacosfl/fig2_*.ipynb" if "colour" in parameters else "monacosfl/fig3_*.ipynb")
+    output = tmp_path / "out.ipynb"
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        papermill.execute_notebook(source, output, parameters=parameters, cwd=tmp_path, progress_bar=False)
+    assert (caught.value.ename, message in caught.value.evalue) == ("SettingError", True)
+    executed = [cell for cell in nbformat.read(output, as_version=4).cells if cell.get("execution_count")]
+    assert "of_notebook" in executed[-1].source
+
+
 def test_unknown_parameter_is_an_error_before_anything_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "run_tasks", lambda *_: pytest.fail("a notebook was started"))
     with pytest.raises(SettingError, match=r"no_such_name=1 cannot be used: expected a parameter of monacosfl/fig3"):

@@ -1,10 +1,11 @@
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from fssl_core.errors import SettingError
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.provenance import cpu_name
 from fssl_core.reporting.artifact import Artifact
 
@@ -49,6 +50,22 @@ def test_save_writes_figure_numbers_and_how_they_were_made(figures):
     assert {"commit", "date"} <= set(record)
 
 
+def test_save_says_where_and_leaves_the_records_alone(tmp_path, monkeypatch, capsys):
+    """A run with other settings once overwrote the reference results without a word."""
+    monkeypatch.delenv("FSSL_FIGURES", raising=False)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "notebooks").mkdir()
+    record = tmp_path / "figures" / "monacosfl" / "fig2.laptop.csv"
+    record.parent.mkdir(parents=True)
+    record.write_text("the reference")
+    monkeypatch.chdir(tmp_path)
+    save("laptop")
+    assert record.read_text() == "the reference"
+    assert [path.name for path in record.parent.iterdir()] == ["fig2.laptop.csv"]
+    assert capsys.readouterr().out == "Saved: build/figures/monacosfl/fig2.laptop.{png,csv,json}\n"
+    assert pd.read_csv(tmp_path / "build" / "figures" / "monacosfl" / "fig2.laptop.csv").shape == RESULTS.shape
+
+
 def test_the_same_figure_gives_the_same_bytes(figures):
     save()
     first = (figures / "fig2.smoke.png").read_bytes()
@@ -81,28 +98,22 @@ def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
     assert not figures.exists()
 
 
-def test_recorded_lists_the_profiles_from_smoke_to_paper(figures):
-    assert Artifact("monacosfl/fig2", "smoke").recorded().empty
-    save("gpu")
-    recorded = save("smoke").recorded()
-    assert recorded["profile"].tolist() == ["smoke", "gpu"]
-    assert recorded["device"].tolist() == [cpu_name()] * 2
-    assert recorded["seeds"].tolist() == [3, 3]
-    assert recorded["holds"].tolist() == [1, 1]
-
-
 def test_subtitle_says_profile_data_and_seeds():
     artifact = Artifact("monacosfl/fig6", "laptop")
     assert artifact.subtitle(data="scattered-digits", seeds=[0, 1, 2]) == "profile laptop · scattered-digits · 3 seeds"
     assert artifact.subtitle(data="scattered-digits", seeds=[7]) == "profile laptop · scattered-digits · seed 7"
     assert artifact.subtitle(data="closed form") == "profile laptop · closed form"
     assert artifact.paper.venue == "ECML PKDD 2024"
+    changed = Artifact("monacosfl/fig6", "laptop", {"cut_layers": [1], "epochs": 3})
+    assert changed.subtitle(data="digits") == "profile laptop · digits · changed: cut_layers=[1], epochs=3"
 
 
 def test_check_claims_is_that_of_the_artifact_and_profile():
     table = Artifact("monacosfl/fig2", "smoke").check_claims(RESULTS)
     assert table["verdict"].tolist() == ["holds"]
     assert table["profile"].tolist() == ["smoke"]
+    changed = Artifact("monacosfl/fig2", "smoke", {"layers": [1]}).check_claims(RESULTS)
+    assert changed["profile"].tolist() == ["smoke, changed"]  # a claim judged on 200 images was once reported as `gpu`
 
 
 @pytest.mark.parametrize("id", ["fig6", "monaco/fig6", "monacosfl/", "monacosfl/../x", "monacosfl/Fig6"])
@@ -116,3 +127,83 @@ def test_an_unusable_id_is_refused(id):
 def test_an_unknown_profile_is_refused():
     with pytest.raises(SettingError, match="profile='quick' cannot be used: expected one of smoke, laptop, gpu, paper"):
         Artifact("monacosfl/fig6", "quick")
+
+
+# ---------------------------------------------------------------------------------------- ours, recorded, the paper's
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project without notebooks, with a record of figure 2 at ``laptop`` that has one row beside the paper."""
+    monkeypatch.delenv("FSSL_FIGURES", raising=False)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path)
+    record(tmp_path, "laptop", "0.72")
+    return tmp_path
+
+
+def record(project, profile, ours):
+    path = project / "figures" / "monacosfl" / f"fig2.{profile}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"of": {"quantity": "similarity", "layer": 1, "cut": None, "protocol": ""}, "ours": ours}]
+    path.write_text(json.dumps({"beside": rows}))
+
+
+def table(**ours) -> pd.DataFrame:
+    rows = [("similarity", layer, float("nan"), ours[f"layer{layer}"], "0.70", "", "", "smoke") for layer in (1, 5)]
+    names = ["quantity", "layer", "cut", "ours", "paper", "difference", "protocol", "profile"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_ours_stands_beside_the_record_and_the_paper(project):
+    artifact = Artifact("monacosfl/fig2", "smoke")
+    shown = artifact.beside(table(layer1="0.65", layer5="0.4"))
+    assert list(shown) == ["quantity", "layer", "cut", "ours", "recorded at laptop", "paper", "profile"]
+    assert shown["recorded at laptop"].tolist() == ["0.72", "–"]
+
+
+def test_the_record_of_the_same_profile_comes_before_a_more_faithful_one(project):
+    record(project, "paper", "0.99")
+    for profile, reference in (("laptop", "laptop"), ("gpu", "paper")):
+        shown = Artifact("monacosfl/fig2", profile).beside(table(layer1="1", layer5="2"))
+        assert list(shown)[4] == f"recorded at {reference}"
+
+
+def test_without_a_record_there_is_no_such_column(project):
+    shown = Artifact("monacosfl/fig6", "smoke").beside(table(layer1="0.65", layer5="0.4"))
+    assert list(shown) == ["quantity", "layer", "cut", "ours", "paper", "profile"]
+
+
+def test_what_is_shown_as_ours_is_kept_once_however_often_the_cell_is_run(project):
+    artifact = save("laptop")
+    for again in ("0.5", "0.6"):
+        artifact.beside(table(layer1=again, layer5="0.4"))
+    artifact.beside(pd.DataFrame({"other": [np.int64(3)], "ours": ["7"], "paper": ["8"], "profile": ["laptop"]}))
+    kept = json.loads((project / "build" / "figures" / "monacosfl" / "fig2.laptop.json").read_text())["beside"]
+    assert [(row["of"].get("layer"), row["ours"]) for row in kept] == [(1, "0.6"), (5, "0.4"), (None, "7")]
+    assert kept[2]["of"] == {"other": 3}
+
+
+# -------------------------------------------------------------------------------------------------- from a notebook
+
+
+def test_a_notebook_gives_its_parameters_and_the_artifact_knows_what_was_changed(project):
+    cell = 'profile: str = "smoke"\nseeds: list = []\noverrides: dict = {}'
+    injected = "# Parameters\nprofile = 'laptop'\nseeds = '[0, 1]'\n"
+    namespace = {"In": ["", cell, injected]}
+    for source in (cell, injected):
+        exec(source, namespace)
+    path = project / "notebooks" / "monacosfl" / "fig6_accuracy_by_cut.ipynb"
+    path.parent.mkdir()
+    stored = {"parameters": {"profile": "smoke", "seeds": [], "overrides": {}}, "code": ""}
+    path.write_text(json.dumps({"cells": [], "metadata": {"fssl": stored}}))
+
+    artifact = Artifact.of_notebook("monacosfl/fig6", namespace)
+    assert (artifact.profile, artifact.changed) == ("laptop", {"seeds": [0, 1]})
+    assert namespace["seeds"] == [0, 1]
+    with pytest.raises(SettingError, match=r"profile='fast' cannot be used: expected one of smoke, laptop"):
+        Artifact.of_notebook("monacosfl/fig6", namespace | {"profile": "fast"})
+    del namespace["overrides"]
+    with pytest.raises(FsslError, match=r"The parameter overrides of monacosfl/fig6 has no value"):
+        Artifact.of_notebook("monacosfl/fig6", namespace)

@@ -292,10 +292,13 @@ def test_an_unknown_profile_is_refused():
 
 
 def test_claims_table_reads_the_most_faithful_record(tmp_path, monkeypatch):
-    monkeypatch.setenv("FSSL_FIGURES", str(tmp_path))
-    (tmp_path / "monacosfl").mkdir()
-    logged_steps(8, 0.5).to_csv(tmp_path / "monacosfl" / "fig9.smoke.csv", index=False)
-    logged_steps(1.3, 0.5).to_csv(tmp_path / "monacosfl" / "fig9.laptop.csv", index=False)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "notebooks").mkdir()
+    records = tmp_path / "figures" / "monacosfl"
+    records.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    logged_steps(8, 0.5).to_csv(records / "fig9.smoke.csv", index=False)
+    logged_steps(1.3, 0.5).to_csv(records / "fig9.laptop.csv", index=False)
 
     table = claims_table()
     assert table["id"].tolist() == list(CLAIMS)

@@ -23,7 +23,6 @@ def committed():
     """The blocks that the project's own records give."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        patch.delenv("FSSL_FIGURES", raising=False)
         yield gallery.blocks()
 
 
@@ -89,7 +88,6 @@ def project(tmp_path, monkeypatch):
     """A project with one notebook, which has no record yet, of the only paper."""
     for module in (gallery, claims_module):
         monkeypatch.setattr(module, "PAPERS", {"monacosfl": PAPERS["monacosfl"]})
-    monkeypatch.delenv("FSSL_FIGURES", raising=False)
     (tmp_path / "pyproject.toml").touch()
     path = tmp_path / "notebooks" / "monacosfl" / "fig2_activations.ipynb"
     path.parent.mkdir(parents=True)
@@ -166,12 +164,6 @@ def test_marks_twice_are_refused():
     with pytest.raises(FsslError, match="once each"):
         gallery.filled(block + block, {"a": "new"})
     assert gallery.filled(block, {"a": r"\1 \g<0>"}) == "<!-- a -->\n\\1 \\g<0>\n<!-- /a -->\n"
-
-
-def test_records_of_somewhere_else_are_refused(project, monkeypatch):
-    monkeypatch.setenv("FSSL_FIGURES", str(project / "elsewhere"))
-    with pytest.raises(FsslError, match="FSSL_FIGURES names another folder: unset it"):
-        gallery.update_readme()
 
 
 def test_without_a_readme_the_message_says_where_it_was_looked_for(project):
