@@ -29,7 +29,8 @@ def knn_accuracy(
     """Fraction of queries whose class wins the vote of their ``k`` most similar features in the bank.
 
     Neighbours exactly as similar as the k-th vote as well, and a tie between classes goes to the lower label, so
-    the order of the bank does not matter.
+    the order of the bank does not matter. Similarities are float32, also inside ``torch.autocast``: the eight bits of
+    a bfloat16 product do not tell neighbours apart.
 
     Args:
         bank: features that vote, [N, D]; need not be normalised.
@@ -59,12 +60,13 @@ def knn_accuracy(
     bank = F.normalize(bank.float())
     votes_for = F.one_hot(bank_labels).to(bank.dtype)  # [N, classes]
     correct = torch.zeros((), dtype=torch.int64, device=bank.device)
-    for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
-        similarity = F.normalize(query.float()) @ bank.T  # [B, N]
-        top = similarity.topk(k).values  # [B, k], descending
-        outside = similarity < top[:, -1:]
-        # exp(sim / T) up to a factor per query, which keeps the largest weight at 1 for any temperature
-        weight = similarity.sub_(top[:, :1]).div_(temperature).exp_().masked_fill_(outside, 0)
-        votes = weight @ votes_for  # [B, classes]
-        correct += (votes.argmax(1) == label).sum()
+    with torch.autocast(bank.device.type, enabled=False):
+        for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
+            similarity = F.normalize(query.float()) @ bank.T  # [B, N]
+            top = similarity.topk(k).values  # [B, k], descending
+            outside = similarity < top[:, -1:]
+            # exp(sim / T) up to a factor per query, which keeps the largest weight at 1 for any temperature
+            weight = similarity.sub_(top[:, :1]).div_(temperature).exp_().masked_fill_(outside, 0)
+            votes = weight @ votes_for  # [B, classes]
+            correct += (votes.argmax(1) == label).sum()
     return correct.item() / len(queries)

@@ -88,6 +88,9 @@ def linear_probe(
 ) -> ProbeResult:
     """Train a linear classifier on ``train_x`` and test it after every epoch.
 
+    It is trained in float32, also inside ``torch.autocast``: autocast keeps the first cast of a weight until its block
+    ends, so that all later steps would train behind a stale copy.
+
     Args:
         train_x: features [N, D], any scale; all tensors on one device.
         train_y: int64 [N], in [0, classes).
@@ -127,13 +130,14 @@ def linear_probe(
     optimizer = how.optimizer([weight, bias], learning_rate)
     schedule = how.schedule(optimizer, epochs)
     accuracy = torch.empty(epochs, dtype=torch.float64, device=device)
-    for epoch in range(epochs):
-        order = torch.randperm(len(train_x), generator=generator(seed, "probe", epoch)).to(device)
-        for rows in order.split(batch):
-            optimizer.zero_grad()
-            F.cross_entropy(F.linear(train_x[rows], weight, bias), train_y[rows]).backward()
-            optimizer.step()
-        schedule.step()
-        with torch.no_grad():
-            accuracy[epoch] = (F.linear(test_x, weight, bias).argmax(1) == test_y).double().mean()
+    with torch.autocast(device.type, enabled=False):
+        for epoch in range(epochs):
+            order = torch.randperm(len(train_x), generator=generator(seed, "probe", epoch)).to(device)
+            for rows in order.split(batch):
+                optimizer.zero_grad()
+                F.cross_entropy(F.linear(train_x[rows], weight, bias), train_y[rows]).backward()
+                optimizer.step()
+            schedule.step()
+            with torch.no_grad():
+                accuracy[epoch] = (F.linear(test_x, weight, bias).argmax(1) == test_y).double().mean()
     return ProbeResult(tuple(accuracy.tolist()), weight.detach(), bias.detach())

@@ -8,6 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from fssl_core import notices
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.knn import knn_accuracy
+from fssl_core.random import generator
 
 
 def noisy_classes(count, seed, classes=4, dim=6, noise=1.2):
@@ -48,6 +49,14 @@ def test_accuracy_equals_scikit_learns(k):
     oracle.fit(bank[0].double().numpy(), bank[1].numpy())
     expected = oracle.score(queries[0].double().numpy(), queries[1].numpy())
     assert knn_accuracy(*bank, *queries, k=k) == pytest.approx(expected, abs=1e-12)
+
+
+def test_inside_autocast_neighbours_are_told_apart_as_outside():
+    features = torch.randn(200, 8, generator=generator(0, "test")) * 1e-3 + 1  # all within bfloat16's rounding
+    labels = torch.arange(200) % 4
+    plain = knn_accuracy(features[:150], labels[:150], features[150:], labels[150:], k=5)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert knn_accuracy(features[:150], labels[:150], features[150:], labels[150:], k=5) == plain
 
 
 def test_block_size_and_the_scale_of_features_do_not_matter():

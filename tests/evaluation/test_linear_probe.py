@@ -133,6 +133,19 @@ def test_features_with_a_graph_and_in_half_precision_are_accepted_and_left_alone
     assert not result.weight.requires_grad
 
 
+def test_inside_autocast_it_learns_as_outside():
+    """With bfloat16 as the profile's precision every probe once stood at chance, behind a stale cast of its weights."""
+    labels = torch.arange(300) % 10
+    features = 4 * F.one_hot(labels).float() + 0.5 * torch.randn(300, 10, generator=generator(0, "test"))
+    halves = features[:200], labels[:200], features[200:], labels[200:]
+    plain = linear_probe(*halves, classes=10, epochs=20, learning_rate=0.05)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = linear_probe(*halves, classes=10, epochs=20, learning_rate=0.05)
+    assert torch.equal(inside.weight, plain.weight)
+    assert inside.accuracy_per_epoch == plain.accuracy_per_epoch
+    assert plain.accuracy_per_epoch[-1] > 0.9
+
+
 def test_wrong_settings_labels_and_features_are_refused():
     (x, y), test = blobs(60, seed=1), blobs(30, seed=2)
     with pytest.raises(SettingError, match="protocol='adam' cannot be used: expected one of adam-cosine, sgd-steps"):
