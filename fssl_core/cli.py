@@ -174,8 +174,13 @@ def _data(arguments: argparse.Namespace) -> int:
 
 def _refresh(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.refresh import refresh
+    from fssl_core.reporting.index_page import update_index
+    from fssl_core.reporting.navigation import update_navigation
 
     failed = refresh(arguments.ids, jobs=arguments.jobs)
+    update_navigation()
+    if not arguments.ids or "index" in arguments.ids:
+        update_index()
     if failed:
         print(f"fssl: left as they were: {', '.join(failed)}", file=sys.stderr)
     return int(bool(failed))
