@@ -77,8 +77,8 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) 
     for notebook in own:
         counts = verdict_counts(claims[claims["artifact"] == notebook.id]) or NOTHING
         times = [_time(_seconds([notebook], profile)) for profile in TIMED]
-        star = " ★" if notebook.id in chapter.essential else ""
-        rows.append([f"{numbers[notebook.id]}{star}", _link(notebook), COURSE[notebook.id], *times, counts])
+        star = "★&nbsp;" if notebook.id in chapter.essential else ""
+        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, counts])
     venue = "" if paper.venue in paper.citation else f", {paper.venue}"
     first = [
         f"{number}. {_link(notebooks[id])} *{COURSE[id]}*"
@@ -90,13 +90,13 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) 
             "",
             f"{paper.citation}, *{paper.title}*{venue}.",
             "",
-            f"**Before it.** {chapter.needs}",
+            f"**What to know before.** {chapter.needs}",
             "",
-            "**Read first**",
+            "**Read first** (★ in the list of all):",
             "",
             *first,
             "",
-            f"<details><summary>All {len(own)} notebooks, with times and verdicts</summary>",
+            f"<details><summary>All {len(own)} notebooks, in the order of the course, with times and verdicts</summary>",
             "",
             _table(["", "notebook", "question", *TIMED, "claims"], rows),
             "",
