@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
     command.add_argument("--download", action="store_true", help="fetch the set into the data folder")
 
-    add_ids(add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs in place"))
+    add_ids(
+        add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs and links in place")
+    )
 
     command = add("claims", _claims, "check the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")

@@ -1,6 +1,7 @@
 """What ``notebooks/index.ipynb`` shows of the course and the records, as Markdown: no kernel is needed to read it."""
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -29,9 +30,11 @@ def update_index() -> None:
     path = notebooks.pop("index").path
     stored = read_notebook(path)
     blocks = index_blocks(notebooks, kept_claims())
+    sources = [cell.source for cell in stored.cells if cell.cell_type == "markdown"]
     for name in blocks:
-        if sum(f"<!-- {name} -->" in cell.source for cell in stored.cells) != 1:
-            raise FsslError(f"{path.name} needs a Markdown cell with <!-- {name} --> and <!-- /{name} -->, once.")
+        marked = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
+        if sum(len(marked.findall(source)) for source in sources) != 1:
+            raise FsslError(f"{path.name} needs <!-- {name} --> and <!-- /{name} --> in a Markdown cell, once.")
     fill(stored.cells, blocks)
     write_notebook(path, stored)
 
@@ -61,11 +64,12 @@ def _overview(notebooks: Mapping[str, Notebook]) -> str:
         links = " → ".join(_link(notebook, notebook.id.partition("/")[2]) for notebook in path)
         times = [_time(_seconds(path, profile)) for profile in TIMED]
         rows.append([f"**{chapter.name}**", chapter.idea, links, *times])
-    devices = {record["device"] for book in notebooks.values() for p in TIMED if (record := book.record(p))}
-    lines = ["Times are those of the computation in the records"]
-    lines[0] += f", made on {', '.join(sorted(devices))}. " if devices else ". "
-    lines[0] += "Notebooks share what they train, so after the first one a path is often shorter."
-    return _table(["paper", "the idea", "essential path", *TIMED], rows) + "\n\n" + lines[0]
+    records = [record for notebook in notebooks.values() if (record := notebook.record("laptop"))]
+    devices = ", ".join(sorted({record["device"] for record in records}))
+    note = "Times are those of the computation in the records"
+    note += f", at `laptop` on {devices}. " if devices else ". "
+    note += "Notebooks share what they train, so after the first one a path is often shorter."
+    return _table(["paper", "the idea", "essential path", *TIMED], rows) + f"\n\n{note}"
 
 
 def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> str:
@@ -96,7 +100,8 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) 
             "",
             *first,
             "",
-            f"<details><summary>All {len(own)} notebooks, in the order of the course, with times and verdicts</summary>",
+            f"<details><summary>All {len(own)} notebooks, in the order of the course, with times and verdicts"
+            "</summary>",
             "",
             _table(["", "notebook", "question", *TIMED, "claims"], rows),
             "",
