@@ -21,8 +21,17 @@ test: $(INSTALLED) ## ruff, all tests, and every notebook against its stored out
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks
 
+# The project is the server's root: from notebooks/ the pictures in figures/ would be out of its reach. Jupyter does not
+# start as root, the only user of many containers, unless told to; then nobody but this machine may reach it.
+ifeq ($(shell id -u),0)
+AS_ROOT := --allow-root --ServerApp.ip=localhost
+endif
+
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
-	$(BIN)/jupyter lab notebooks/index.ipynb
+ifdef AS_ROOT
+	@echo "You are root, and so are the notebooks: JupyterLab listens on localhost only and asks for its token."
+endif
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(AS_ROOT)
 
 lock: $(INSTALLED) ## write the versions installed in .venv to requirements.lock
 	@echo "# The exact versions tested, as constraints for pip. Written by \`make lock\`." > requirements.lock

@@ -97,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
     command.add_argument("--download", action="store_true", help="fetch the set into the data folder")
 
-    add_ids(add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs in place"))
+    add_ids(
+        add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs and links in place")
+    )
 
     command = add("claims", _claims, "check the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
@@ -203,8 +205,13 @@ def _data(arguments: argparse.Namespace) -> int:
 
 def _refresh(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.refresh import refresh
+    from fssl_core.reporting.index_page import update_index
+    from fssl_core.reporting.navigation import update_navigation
 
     failed = refresh(arguments.ids, jobs=arguments.jobs)
+    update_navigation()
+    if not arguments.ids or "index" in arguments.ids:
+        update_index()
     if failed:
         print(f"fssl: left as they were: {', '.join(failed)}", file=sys.stderr)
     return int(bool(failed))

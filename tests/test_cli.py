@@ -13,6 +13,7 @@ import fssl_core
 from fssl_core import cli
 from fssl_core.errors import SettingError
 from fssl_core.experiments import notebooks, recording, refresh
+from fssl_core.reporting import index_page
 from fssl_core.reporting.claims import Verdict
 
 
@@ -240,8 +241,23 @@ def test_gallery(project, monkeypatch, capsys):
 @pytest.mark.parametrize(("failed", "status"), [([], 0), (["monacosfl/fig6"], 1)])
 def test_refresh(project, monkeypatch, capsys, failed, status):
     monkeypatch.setattr(refresh, "refresh", lambda ids, jobs: failed)
+    path = project / "notebooks" / "monacosfl" / "fig6_accuracy_by_cut.ipynb"
+    marks = [new_markdown_cell(f"# {name}\n\n<!-- navigation -->\n<!-- /navigation -->") for name in ("Title", "End")]
+    nbformat.write(new_notebook(cells=marks), path)
     assert cli.main(["refresh", "monacosfl/fig6"]) == status
     assert ("left as they were: monacosfl/fig6" in capsys.readouterr().err) == bool(failed)
+    assert all("[index](../index.ipynb)" in cell.source for cell in nbformat.read(path, as_version=4).cells)
+
+
+@pytest.mark.parametrize(
+    ("ids", "written"), [([], True), (["index"], True), (["index", "monacosfl"], True), (["monacosfl"], False)]
+)
+def test_refresh_writes_the_index_where_it_is_asked_to(project, monkeypatch, ids, written):
+    monkeypatch.setattr(refresh, "refresh", lambda ids, jobs: [])
+    calls = []
+    monkeypatch.setattr(index_page, "update_index", lambda: calls.append("index"))
+    assert cli.main(["refresh", *ids]) == 0
+    assert calls == ["index"] * written
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (SettingError("a", 1, "more"), 2)])

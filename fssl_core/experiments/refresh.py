@@ -1,10 +1,14 @@
-"""Refreshing the outputs stored in the notebooks, so that a diff shows what changed and nothing else."""
+"""Refreshing what notebooks store, so that a diff shows what changed and nothing else.
+
+Stored are the outputs, and in Markdown what is generated: a text named ``recorded`` stands between
+``<!-- recorded -->`` and ``<!-- /recorded -->``, and all else is its author's.
+"""
 
 import hashlib
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,6 @@ _METADATA = {
 }
 _KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
-_RECORDED = re.compile(r"(<!-- recorded -->).*?(<!-- /recorded -->)", re.DOTALL)
 
 
 def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
@@ -45,15 +48,14 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
         if outcome.error:
             failed.append(notebook.id)
             continue
-        executed = _read(outcome.task.target)
+        executed = read_notebook(outcome.task.target)
         if warned := warnings_in(executed):  # dropped with stderr below, nobody would see it any more
             print(f"fssl: {notebook.id} gives a warning, to be mended first: {warned[0]}", file=sys.stderr)
             failed.append(notebook.id)
             continue
-        stored = normalised(_read(notebook.path), executed, root)
+        stored = normalised(read_notebook(notebook.path), executed, root)
         fill_recorded(stored, notebook)
-        with atomic_write(notebook.path, "w") as file:
-            file.write(nbformat.v4.writes(stored) + "\n")
+        write_notebook(notebook.path, stored)
     return failed
 
 
@@ -93,13 +95,31 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
     return nbformat.from_dict({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
 
 
+def read_notebook(path: Path) -> NotebookNode:
+    """A notebook as it is kept, valid or not."""
+    # v4.reads does not validate: a cell without an id is what we are here to mend.
+    return nbformat.v4.reads(path.read_text(encoding="utf-8"))
+
+
+def write_notebook(path: Path, notebook: NotebookNode) -> None:
+    """Write a notebook as ``fssl refresh`` stores it, whole or not at all."""
+    with atomic_write(path, "w") as file:
+        file.write(nbformat.v4.writes(notebook) + "\n")
+
+
+def fill(cells: Sequence[NotebookNode], texts: Mapping[str, str]) -> None:
+    """Write each text between the two marks with its name, wherever Markdown cells have them."""
+    for cell in (cell for cell in cells if cell.cell_type == "markdown"):
+        for name, text in texts.items():
+            marked = re.compile(rf"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
+            cell.source = marked.sub(lambda match, text=text: f"{match[1]}\n\n{text}\n\n{match[2]}", cell.source)
+
+
 def fill_recorded(stored: NotebookNode, notebook: Notebook) -> None:
-    """Write the table of recorded runs between ``<!-- recorded -->`` and ``<!-- /recorded -->`` of the title cell."""
+    """Write the table of the recorded runs, ``recorded``, into the title cell."""
     rows = [record for profile in PROFILES if (record := notebook.record(profile)) is not None]
     lines = ["| profile | device | seconds | seeds |", "|---|---|---|---|", *map(_recorded_row, rows)]
-    text = "\n".join(lines) if rows else "Not recorded yet."
-    title = stored.cells[0]
-    title.source = _RECORDED.sub(lambda match: f"{match[1]}\n\n{text}\n\n{match[2]}", title.source)
+    fill(stored.cells[:1], {"recorded": "\n".join(lines) if rows else "Not recorded yet."})
 
 
 def _recorded_row(record: dict[str, Any]) -> str:
@@ -107,11 +127,6 @@ def _recorded_row(record: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, seeds)) if isinstance(seeds, list) else seeds
     seconds = f"{record['seconds']:.0f}" if "seconds" in record else ""
     return f"| {record['profile']} | {record.get('device', '')} | {seconds} | {seeds} |"
-
-
-def _read(path: Path) -> NotebookNode:
-    # v4.reads does not validate: a cell without an id is what we are here to mend.
-    return nbformat.v4.reads(path.read_text(encoding="utf-8"))
 
 
 def _cell_id(cell: NotebookNode, taken: set[str]) -> str:

@@ -1,4 +1,64 @@
-"""The notebooks in the order of a course, each with the question that it answers; index and README show them."""
+"""The notebooks in the order of a course, each with the question that it answers, and how to begin with each paper.
+
+The index, the README and the lines that lead from one notebook to the next are made of this.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """How to begin with the notebooks of one paper.
+
+    Attributes:
+        name: of its method, as everybody calls it.
+        idea: the method in a sentence, as Markdown.
+        needs: what a reader should know before, as Markdown.
+        essential: IDs of the two to four notebooks that tell the story, in the course's order.
+    """
+
+    name: str
+    idea: str
+    needs: str
+    essential: tuple[str, ...]
+
+
+CHAPTERS: dict[str, Chapter] = {  # by the paper's key, in the order of the course
+    "mocosfl": Chapter(
+        "MocoSFL",
+        "Clients hold the first layers of a network, a server the others and a memory of features that all clients "
+        "share. The server joins what the clients send into one large batch.",
+        "MoCo: queries, keys, a queue of negatives, a momentum model.",
+        ("mocosfl/fig3", "mocosfl/fig1", "mocosfl/table1"),
+    ),
+    "monacosfl": Chapter(
+        "MonAcoSFL",
+        "MocoSFL with the clients' momentum models averaged, too, so that clients can hold more layers and send less.",
+        "The essential path of MocoSFL.",
+        ("monacosfl/fig3", "monacosfl/fig6", "monacosfl/fig5", "monacosfl/fig8"),
+    ),
+    "ldawa": Chapter(
+        "L-DAWA",
+        "Clients train whole models. Their average weighs each layer of a client by its cosine to the same layer of "
+        "the last global model.",
+        "SimCLR, and federated averaging: clients train, a server averages their models, and so on.",
+        ("ldawa/fig3", "ldawa/table1", "ldawa/fig4", "ldawa/beyond_aggregation"),
+    ),
+    "lwfedssl": Chapter(
+        "LW-FedSSL",
+        "Clients train one layer after the other, or with Prog-FedSSL more and more of them, to save memory, "
+        "computation and traffic.",
+        "SimCLR, federated averaging, and the blocks of a vision transformer.",
+        ("lwfedssl/table1", "lwfedssl/fig5", "lwfedssl/table2", "lwfedssl/fig6"),
+    ),
+    "mfcl": Chapter(
+        "MFCL",
+        "Clients train a few layers as an auto-encoder and send their representations once. A second server trains "
+        "the rest on them, and twin norm takes the place of batch norm.",
+        "SimCLR, federated averaging, auto-encoders, and what batch norm computes.",
+        ("mfcl/architecture", "mfcl/table3", "mfcl/table2", "mfcl/beyond_normalisation"),
+    ),
+}
 
 COURSE: dict[str, str] = {
     "monacosfl/fig2": (

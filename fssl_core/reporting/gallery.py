@@ -160,6 +160,13 @@ def first_finding(notebook: Notebook, profile: str) -> str:
     return ""
 
 
+def verdict_counts(claims: pd.DataFrame, between: str = ", ") -> str:
+    """``"2 hold, 1 fails"``; verdicts that do not occur are left out."""
+    counts = claims["verdict"].value_counts()
+    words = {verdict: verdict.removesuffix("s") for verdict in VERDICTS}  # of several: hold, fail, not run
+    return between.join(f"{counts[v]} {v if counts[v] == 1 else words[v]}" for v in VERDICTS if v in counts)
+
+
 def _row(notebook: Notebook, claims: pd.DataFrame) -> list[str]:
     """The cells of one notebook: picture, title with question, paper and ours, verdicts with profile."""
     profile = next((name for name in reversed(KEPT) if notebook.record_path(name).exists()), "")
@@ -175,7 +182,7 @@ def _row(notebook: Notebook, claims: pd.DataFrame) -> list[str]:
         picture,
         f'<a href="{link}">{title}</a><br>{_text(COURSE.get(notebook.id, ""))}',
         (f"<b>paper</b> {stated}<br>" if stated else "") + found,
-        "<br>".join(filter(None, [_counts(claims, "<br>") or "–", profile and f"<code>{profile}</code>"])),
+        "<br>".join(filter(None, [verdict_counts(claims, "<br>") or "–", profile and f"<code>{profile}</code>"])),
     ]
 
 
@@ -191,14 +198,7 @@ def _of_paper(claims: pd.DataFrame, key: str) -> pd.DataFrame:
 
 
 def _claims_of(claims: pd.DataFrame) -> str:
-    return f"{len(claims)} claims: {_counts(claims)}"
-
-
-def _counts(claims: pd.DataFrame, between: str = ", ") -> str:
-    """``"2 hold, 1 fails"``; verdicts that do not occur are left out."""
-    counts = claims["verdict"].value_counts()
-    words = {verdict: verdict.removesuffix("s") for verdict in VERDICTS}  # of several: hold, fail, not run
-    return between.join(f"{counts[v]} {v if counts[v] == 1 else words[v]}" for v in VERDICTS if v in counts)
+    return f"{len(claims)} claims: {verdict_counts(claims)}"
 
 
 def _verdict(verdict: str) -> str:

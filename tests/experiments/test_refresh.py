@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from fssl_core.experiments.notebooks import Notebook
-from fssl_core.experiments.refresh import fill_recorded, normalised, refresh, warnings_in
+from fssl_core.experiments.refresh import fill, fill_recorded, normalised, refresh, warnings_in
 
 ROOT = Path("/somewhere/project")
 
@@ -147,6 +147,15 @@ def test_the_recorded_block_when_nothing_is_recorded(project):
     stored = new_notebook(cells=[new_markdown_cell(TITLE)])
     fill_recorded(stored, Notebook("paper1/fig1", project / "unused"))
     assert "<!-- recorded -->\n\nNot recorded yet.\n\n<!-- /recorded -->" in stored.cells[0].source
+
+
+def test_generated_texts_stand_where_their_marks_are_and_nowhere_else():
+    marks = "<!-- a -->old<!-- /a -->"
+    cells = [new_markdown_cell(f"x {marks} y {marks}"), new_code_cell(f"# {marks}"), new_markdown_cell("<!-- a -->")]
+    for _ in range(2):
+        fill(cells, {"a": r"\1 \g<0>", "b": "nowhere"})
+        text = "<!-- a -->\n\n\\1 \\g<0>\n\n<!-- /a -->"
+        assert [cell.source for cell in cells] == [f"x {text} y {text}", f"# {marks}", "<!-- a -->"]
 
 
 def test_refresh(project, capsys):

@@ -1,0 +1,134 @@
+"""What ``notebooks/index.ipynb`` shows of the course and the records, as Markdown: no kernel is needed to read it."""
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+
+from fssl_core.errors import FsslError
+from fssl_core.experiments.notebooks import Notebook, find_notebooks
+from fssl_core.experiments.refresh import fill, read_notebook, write_notebook
+from fssl_core.paths import project_root
+from fssl_core.reporting.course import CHAPTERS, COURSE
+from fssl_core.reporting.gallery import claims_list, kept_claims, verdict_counts
+from fssl_core.reporting.reference import PAPERS
+
+TIMED = ("smoke", "laptop")  # profiles whose times are shown
+NOTHING = "–"
+
+
+def update_index() -> None:
+    """Write what is generated of ``notebooks/index.ipynb``; the rest is its author's.
+
+    Raises:
+        FsslError: as :func:`index_blocks` does; or there is no index, or it lacks the place of a part.
+    """
+    notebooks = {notebook.id: notebook for notebook in find_notebooks()}
+    if "index" not in notebooks:
+        raise FsslError("There is no notebooks/index.ipynb to write the course into.")
+    path = notebooks.pop("index").path
+    stored = read_notebook(path)
+    blocks = index_blocks(notebooks, kept_claims())
+    sources = [cell.source for cell in stored.cells if cell.cell_type == "markdown"]
+    for name in blocks:
+        marked = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
+        if sum(len(marked.findall(source)) for source in sources) != 1:
+            raise FsslError(f"{path.name} needs <!-- {name} --> and <!-- /{name} --> in a Markdown cell, once.")
+    fill(stored.cells, blocks)
+    write_notebook(path, stored)
+
+
+def index_blocks(notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> dict[str, str]:
+    """The generated parts of the index by name: ``overview``, one for each paper by its key, and ``claims``.
+
+    Args:
+        notebooks: by ID, all of the project's but the index.
+        claims: of :func:`~fssl_core.reporting.gallery.kept_claims`.
+
+    Raises:
+        FsslError: a notebook has no place in the course, or belongs to no chapter of it.
+    """
+    for id in notebooks:
+        if id not in COURSE or id.partition("/")[0] not in CHAPTERS:
+            raise FsslError(f"{id} has no place in the course: give it one in fssl_core/reporting/course.py.")
+    chapters = {key: _chapter(key, notebooks, claims) for key in CHAPTERS}
+    return {"overview": _overview(notebooks), **chapters, "claims": claims_list(claims)}
+
+
+def _overview(notebooks: Mapping[str, Notebook]) -> str:
+    """A row for each paper: its idea, the essential path, and how long that takes."""
+    rows = []
+    for chapter in CHAPTERS.values():
+        path = [notebooks[id] for id in chapter.essential if id in notebooks]
+        links = " → ".join(_link(notebook, notebook.id.partition("/")[2]) for notebook in path)
+        times = [_time(_seconds(path, profile)) for profile in TIMED]
+        rows.append([f"**{chapter.name}**", chapter.idea, links, *times])
+    records = [record for notebook in notebooks.values() if (record := notebook.record("laptop"))]
+    devices = ", ".join(sorted({record["device"] for record in records}))
+    note = "Times are those of the computation in the records"
+    note += f", at `laptop` on {devices}. " if devices else ". "
+    note += "Notebooks share what they train, so after the first one a path is often shorter."
+    return _table(["paper", "the idea", "essential path", *TIMED], rows) + f"\n\n{note}"
+
+
+def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> str:
+    """One paper: what to know before, which notebooks to read first, and all of them in a section that opens."""
+    chapter, paper = CHAPTERS[key], PAPERS[key]
+    numbers = dict(zip(COURSE, itertools.count(1), strict=False))
+    own = [notebooks[id] for id in COURSE if id in notebooks and id.startswith(f"{key}/")]
+    rows = []
+    for notebook in own:
+        counts = verdict_counts(claims[claims["artifact"] == notebook.id]) or NOTHING
+        times = [_time(_seconds([notebook], profile)) for profile in TIMED]
+        star = "★&nbsp;" if notebook.id in chapter.essential else ""
+        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, counts])
+    venue = "" if paper.venue in paper.citation else f", {paper.venue}"
+    first = [
+        f"{number}. {_link(notebooks[id])} *{COURSE[id]}*"
+        for number, id in enumerate((id for id in chapter.essential if id in notebooks), start=1)
+    ]
+    return "\n".join(
+        [
+            f"## {chapter.name}",
+            "",
+            f"{paper.citation}, *{paper.title}*{venue}.",
+            "",
+            f"**What to know before.** {chapter.needs}",
+            "",
+            "**Read first** (★ in the list of all):",
+            "",
+            *first,
+            "",
+            f"<details><summary>All {len(own)} notebooks, in the order of the course, with times and verdicts"
+            "</summary>",
+            "",
+            _table(["", "notebook", "question", *TIMED, "claims"], rows),
+            "",
+            "</details>",
+        ]
+    )
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in (header, ["---"] * len(header), *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _link(notebook: Notebook, text: str = "") -> str:
+    target = notebook.path.relative_to(project_root() / "notebooks").as_posix()
+    return f"[{text or notebook.title}]({target})"
+
+
+def _seconds(notebooks: Iterable[Notebook], profile: str) -> float | None:
+    """Together; ``None`` where one is not recorded."""
+    records = [notebook.record(profile) for notebook in notebooks]
+    return None if None in records else sum(record["seconds"] for record in records)
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return NOTHING
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min"
