@@ -8,10 +8,11 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-# Set before torch is imported, and inherited by the kernels that run notebooks. One thread each, because there are
-# as many pytest workers as cores, and because the order of floating-point sums then does not depend on the machine.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Set before torch is imported, whatever the caller has, and inherited by the kernels that run notebooks. One thread
+# each, because there are as many pytest workers as cores, and because the order of floating-point sums then does not
+# depend on the machine. On the CPU, as the stored outputs are; what is of a GPU asks for it and is marked so.
+os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "FSSL_DEVICE": "cpu"}
+os.environ.pop("MKL_NUM_THREADS", None)
 if "FSSL_DATA" in os.environ:  # a kernel starts in the folder of its notebook
     os.environ["FSSL_DATA"] = str(Path(os.environ["FSSL_DATA"]).resolve())
 

@@ -140,7 +140,8 @@ class Peers:
             there was none, or one that is dealt with.
         """
         now = time.monotonic()
-        if now >= self._probed + self._probe_every:
+        # What has come is read first: a client that says why it leaves has closed its connection by now.
+        if now >= self._probed + self._probe_every and not self._socket.poll(0):
             self._probed = now
             self.send(list(awaited), Message("ping"))
         if not self._socket.poll(max(1, math.ceil(1000 * (self._probed + self._probe_every - now)))):

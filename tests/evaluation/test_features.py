@@ -53,7 +53,8 @@ def test_the_batch_does_not_change_the_features_because_the_model_is_in_evaluati
     model = nn.Sequential(nn.BatchNorm2d(3), nn.Dropout(0.5), nn.Flatten())
     model[0].running_mean += 0.3
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert torch.equal(extract(model, images, normalise, batch=4), extract(model, images, normalise, batch=23))
+    few, all_at_once = (extract(model, images, normalise, batch=batch) for batch in (4, 23))
+    torch.testing.assert_close(few, all_at_once, rtol=1e-5, atol=1e-6)  # other kernels may round otherwise
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 

@@ -75,8 +75,8 @@ def test_equally_similar_neighbours_all_vote_whatever_the_order_of_the_bank():
 
 
 def test_a_tie_between_classes_goes_to_the_lower_label():
-    bank, labels = torch.ones(4, 3), torch.tensor([2, 1, 2, 1])
-    query = torch.ones(1, 3)
+    query = torch.tensor([[0.0, 1.0, 0.0]])  # of length 1, so that no similarity is rounded
+    bank, labels = query.expand(4, 3), torch.tensor([2, 1, 2, 1])
     assert knn_accuracy(bank, labels, query, torch.tensor([1]), k=4) == 1.0
     assert knn_accuracy(bank, labels, query, torch.tensor([2]), k=4) == 0.0
 

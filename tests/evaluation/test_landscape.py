@@ -99,7 +99,8 @@ def test_loss_is_the_objectives_own_on_the_drawn_views(data):
         for i in range(32):  # Eq. 1, a term at a time
             others = sum(math.exp(similarity[i][j]) for j in range(32) if j != i)
             losses.append(-math.log(math.exp(similarity[i][(i + 16) % 32]) / others))
-    assert loss_of(objective, data)(parameters(model)) == pytest.approx(sum(losses) / 64, rel=1e-10)
+    # Views are float32, here made one at a time.
+    assert loss_of(objective, data)(parameters(model)) == pytest.approx(sum(losses) / 64, rel=1e-5)
 
 
 @pytest.mark.parametrize("objective", [SimCLR(projector=(8,)), BarlowTwins(projector=(8,))])

@@ -16,6 +16,7 @@ import torch
 
 import fssl_core
 from fssl_core.errors import FsslError
+from fssl_core.experiments import store
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings
@@ -49,6 +50,8 @@ class Walk(Settings):
             with open(run.folder.parent / "steps.txt", "a") as log:
                 log.write(f"{os.getpid()} {step}\n")
             time.sleep(float(os.environ.get("WALK_SLEEPS", "0")))
+            while os.environ.get("WALK_STOPS_AT") == str(step) and not (run.folder.parent / "go").exists():
+                time.sleep(0.02)
             progress(step, self.steps, x=x[0].item())
         run.write_table("metrics", pd.DataFrame(state["rows"]))
         run.save_tensors("model", {"x": state["x"]})
@@ -294,6 +297,9 @@ def test_runs_table_keeps_the_tables_own_column(root):
     assert runs_table(frame, "own")["seed"].tolist() == [42, 42]
 
 
+PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch and computed a step
+
+
 def child(code: str, **environment: str) -> subprocess.Popen:
     """Another process with this file's toy engine."""
     preamble = f"import runpy; toy = runpy.run_path({__file__!r}); Walk, run = toy['Walk'], toy['run']; "
@@ -302,17 +308,20 @@ def child(code: str, **environment: str) -> subprocess.Popen:
 
 
 def wait_for_steps(root, count):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while len(computed_steps(root)) < count:
         assert time.monotonic() < deadline, "the other process computes nothing"
         time.sleep(0.02)
 
 
-def test_two_processes_do_not_compute_the_same_run_twice(root, capsys):
-    other = child("run(Walk(steps=5), progress=False)", WALK_SLEEPS="0.3")
+def test_two_processes_do_not_compute_the_same_run_twice(root, monkeypatch, capsys):
+    """The other one goes on when this one has said that it waits."""
+    other = child("run(Walk(steps=5), progress=False)", WALK_STOPS_AT="1")
     wait_for_steps(root, 1)
+    say = store.say
+    monkeypatch.setattr(store, "say", lambda text: (say(text), (root / "go").touch()))
     done = run(Walk(steps=5), progress=False)
-    assert other.wait(timeout=60) == 0, other.stderr.read()
+    assert other.wait(timeout=PATIENCE) == 0, other.stderr.read()
     other.stderr.close()
     assert done.finished
     assert f"Another process is computing Walk {done.settings.key}; waiting for it." in capsys.readouterr().err
@@ -321,10 +330,10 @@ def test_two_processes_do_not_compute_the_same_run_twice(root, capsys):
 
 
 def test_a_killed_process_frees_the_run_and_it_resumes(root, monkeypatch):
-    other = child("run(Walk(steps=5), progress=False)", WALK_SLEEPS="0.3")
+    other = child("run(Walk(steps=5), progress=False)", WALK_STOPS_AT="2")
     wait_for_steps(root, 2)
     other.send_signal(signal.SIGKILL)
-    other.wait(timeout=60)
+    other.wait(timeout=PATIENCE)
     other.stderr.close()
     resumed = run(Walk(steps=5), progress=False)
     assert resumed.provenance["sessions"] == 2

@@ -148,7 +148,7 @@ def test_the_losses_that_count_are_those_of_the_last_local_epoch(monkeypatch):
     received, shares = states(trainer), torch.tensor([-1.5, 0, -1.5], dtype=torch.float64).softmax(0)
     for name, value in trainer.shared.state_dict(0).items():
         expected = sum(share * state[name] for share, state in zip(shares, received, strict=True))
-        torch.testing.assert_close(value, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)  # models that run away have large weights
 
 
 def test_l_dawa_in_the_engine_is_eq_4_and_its_cosines_are_logged():
