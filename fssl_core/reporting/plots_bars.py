@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from fssl_core.reporting.plots_style import (
     GREY,
     METHODS,
+    MUTED,
     STATED,
     category_axis,
     finish,
@@ -49,8 +50,8 @@ def beside_paper_bars(
 ) -> Figure:
     """A bar for each x and method: mean and standard deviation over rows, usually seeds, with each row as a dot.
 
-    The mean is written into its bar, with the number of rows where bars differ in it; where only the paper has a value,
-    "not run" stands instead.
+    The mean is written into its bar, and over it the number of rows where bars differ in that; where only the paper has
+    a value, "not run" stands instead.
 
     Args:
         frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out.
@@ -95,6 +96,8 @@ def beside_paper_bars(
             axes.set_title(str(name))
         category_axis(axes, [x_format(group) for group in groups])
         axes.set_xlim(-0.6, len(groups) - 0.4)
+        if say_number:
+            axes.margins(y=0.15)
         axes.set_xlabel(x if x_label is None else x_label)
         if first_column(axes):
             label = y if y_label is None else y_label
@@ -130,13 +133,15 @@ def _bar(
         if len(values) > 1:
             axes.plot([position + 0.25 * width] * len(values), values, ".", color="black", alpha=0.5, markersize=3.5)
         text = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}"
-        text += f"  n={len(values)}" if say_number else ""
         text_colour = text_on(colour)
     for value in stated:
         axes.plot(position, value, zorder=4, **STATED | {"markerfacecolor": colour})
     place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom"}
     behind = {} if len(values) else {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5}}
     axes.annotate(text, (position, 0), rotation=90, fontsize=7.5, color=text_colour, **place, **behind)
+    if len(values) and say_number:
+        top = np.nanmax([mean + std, *values, *stated])
+        axes.annotate(f"n={len(values)}", (position, top), rotation=90, fontsize=6.5, color=MUTED, **place)
 
 
 def _colours(names: Iterable[str]) -> dict[str, tuple[float, float, float]]:

@@ -207,7 +207,7 @@ def spread_note(sizes: Iterable[int], means: str, spreads: str, *, over: str = "
     if max(counts, default=1) == 1:
         return ""
     number = f", n = {min(counts)} to {max(counts)}" if len(counts) > 1 else ""
-    return f"{means}: mean, {spreads}: ± 1 sample standard deviation over {over}{number}"
+    return f"{means}: mean, {spreads}: ±\u00a01 sample standard deviation over {over}{number}"
 
 
 def mean_and_std(values: np.ndarray) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from fssl_core.reporting import plots_style
 
 matplotlib.use("Agg")
-EXPLAINED = ("± 1 sample standard deviation", "least to largest", "least and largest")
+EXPLAINED = ("±\u00a01 sample standard deviation", "least to largest", "least and largest")
 
 
 @pytest.fixture(autouse=True)

@@ -86,7 +86,7 @@ def test_a_band_ends_where_the_quantity_does_and_the_figure_says_so():
     for lower, upper in band(figure.axes[0], 0).values():
         np.testing.assert_allclose((lower, upper), (0.993, 1.0))
     note = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
-    assert "bands: ± 1 sample standard deviation over seeds, cut off where the quantity ends" in note
+    assert "bands: ±\u00a01 sample standard deviation over seeds, cut off where the quantity ends" in note
     free = " ".join(text.get_text() for text in draw(frame, {"cosine": "cosine"}).texts).replace("\n", " ")
     assert "cut off" not in free
     with pytest.raises(SettingError, match="sine"):
