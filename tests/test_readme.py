@@ -1,4 +1,4 @@
-"""What the README shows can be run: its Python code, its commands, and the files that it names."""
+"""What the README and the pages of docs/ show can be run: Python code, commands, and the files that they name."""
 
 import re
 import shlex
@@ -14,7 +14,8 @@ from fssl_core.federation.aggregation import RULES
 from fssl_core.models import ARCHITECTURES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "network.md", ROOT / "examples" / "flower" / "README.md"]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+PAGES = [README, *sorted(DOCS.glob("*.md")), ROOT / "examples" / "flower" / "README.md"]
 NAMED = re.compile(r"`([\w./-]+\.(?:py|ipynb|md|toml|yaml))`")
 LINKED = re.compile(r"""\]\(([^)#\s]+)\)|(?:href|src)="([^"#]+)\"""")
 
@@ -49,7 +50,9 @@ def save(noise: np.random.Generator, folder: Path, count: int) -> None:
         Image.fromarray(noise.integers(0, 256, (10, 12, 3), dtype=np.uint8)).save(folder / f"{number}.png")
 
 
-@pytest.mark.parametrize("code", [pytest.param(code, id=f"line {n}") for n, code in blocks(PAGES[0], "python")])
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, id=f"{page.name}, line {n}") for page in PAGES for n, code in blocks(page, "python")]
+)
 def test_python_runs_at_the_smoke_profile(code, folders, monkeypatch, capsys):
     for variable, folder in zip(("FSSL_RUNS", "FSSL_DATA"), folders, strict=True):
         monkeypatch.setenv(variable, str(folder))
@@ -57,7 +60,7 @@ def test_python_runs_at_the_smoke_profile(code, folders, monkeypatch, capsys):
         for name in ("plain", "squared"):  # taken out again at the end
             monkeypatch.setitem(registry, name, None)
             del registry[name]
-    exec(compile(code.replace('"laptop"', '"smoke"'), "README.md", "exec"), {"__name__": "readme"})
+    exec(compile(code.replace('"laptop"', '"smoke"'), "a page", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip()
 
 
@@ -90,8 +93,19 @@ def test_files_and_links_exist(page):
 
 
 def test_every_part_of_the_package_has_its_row():
-    text = PAGES[0].read_text(encoding="utf-8")
+    text = (DOCS / "package.md").read_text(encoding="utf-8")
     table = text[text.index("| `fssl_core/` | |") :].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     folders = [path.parent.name for path in (ROOT / "fssl_core").glob("*/__init__.py")]
     assert sorted(rows) == sorted(folders)
+
+
+def test_the_readme_leads_to_every_page_before_the_gallery():
+    """A front page: what it is for, a picture and a first result on the first screen, the rest a link away."""
+    front = README.read_text(encoding="utf-8").partition("<!-- gallery -->")[0]
+    assert front.count("\n") <= 150
+    linked = {path for pair in LINKED.findall(front) for path in pair}
+    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} <= linked
+    screen = front.splitlines()[:40]
+    assert any(line.startswith("![") for line in screen)
+    assert any(line.startswith("fssl reproduce ") for line in screen)

@@ -76,11 +76,20 @@ class Artifact:
         """Title, venue and short citation of the artifact's paper."""
         return PAPERS[self.key]
 
-    def subtitle(self, *, data: str, seeds: Sequence[int] = ()) -> str:
-        """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds · changed: epochs=3"``."""
+    def subtitle(self, *, data: str, seeds: Sequence[int] | Mapping[Any, Sequence[int]] = ()) -> str:
+        """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds · changed: epochs=3"``.
+
+        Args:
+            data: name of the data.
+            seeds: those behind every mean, or those behind each one: ``"1 to 3 seeds, see n"`` where means differ.
+        """
         parts = [f"profile {self.profile}", data]
-        if seeds:
-            parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds")
+        each = [list(own) for own in (seeds.values() if isinstance(seeds, Mapping) else [seeds])]
+        numbers, every = {len(own) for own in each}, list(dict.fromkeys(seed for own in each for seed in own))
+        if len(numbers) > 1:
+            parts.append(f"{min(numbers)} to {max(numbers)} seeds, see n")
+        elif every:
+            parts.append(f"seed {every[0]}" if len(every) == 1 else f"{len(every)} seeds")
         if self.changed:
             parts.append("changed: " + ", ".join(f"{name}={value}" for name, value in self.changed.items()))
         return " · ".join(parts)

@@ -30,6 +30,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
     write_counts,
 )
@@ -148,7 +149,9 @@ def curves(
             label = y if y_label is None else y_label
             percent_axis(axes, label) if percent else axes.set_ylabel(label)
     legend_below(fig)
-    return finish(fig, title, subtitle)
+    cell = [hue, x] if panel is None else [panel, hue, x]
+    sizes = frame.dropna(subset=y).groupby(cell).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))
 
 
 @use_style()
@@ -360,7 +363,8 @@ def misalignment(
     handles, labels = grid[0].get_legend_handles_labels()
     sync_key = Line2D([], [], color=SYNC, linewidth=0.8)
     fig.legend([*handles, sync_key], [*labels, "sync"], loc="outside lower left", ncols=4)
-    return finish(fig, title, subtitle)
+    several = steps["seed"].nunique() > 1
+    return finish(fig, title, subtitle, "lines: mean, bands: least to largest over seeds" if several else "")
 
 
 @use_style()
@@ -400,7 +404,9 @@ def identifiability(
     axes.set_ylim(0, 1.04)
     percent_axis(axes, "keys traced to their client")
     legend_below(fig, columns=3)
-    return finish(fig, title, subtitle)
+    sizes = frame.groupby(["method", x]).size()
+    lines = "lines: mean over seeds" if sizes.max() > 1 else ""
+    return finish(fig, title, subtitle, lines if numeric else spread_note(sizes, "bars", "lines"))
 
 
 def _identifiability_lines(axes: Axes, seeds, values, style, common: int, place, label: str) -> None:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fssl_core.errors import DataError
-from fssl_core.reporting.plots_style import GREY, finish, mean_and_std, method_styles, panels, use_style
+from fssl_core.reporting.plots_style import GREY, finish, mean_and_std, method_styles, panels, spread_note, use_style
 from fssl_core.settings import check_choice
 
 
@@ -104,7 +104,8 @@ def rules_in_order(
         axes.grid(False, axis="y")
         axes.tick_params(axis="y", length=0)
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=4)
-    return finish(fig, title, subtitle)
+    sizes = results.groupby("method")[metric].count()
+    return finish(fig, title, subtitle, spread_note(sizes, "left, bars", "lines"))
 
 
 def _difference(axes: Axes, place: int, row: pd.Series, colour: str) -> None:

@@ -23,6 +23,7 @@ from fssl_core.reporting.plots_style import (
     mosaic,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 from fssl_core.reporting.tables import MIB
@@ -74,7 +75,8 @@ def inversion_attack(
     keys = {name: _key(style) for name, style in styles.items()}
     keys |= {label: Line2D([], [], color=GREY, linestyle=line) for label, line in REFERENCES.values()}
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=len(keys))
-    return finish(fig, title, subtitle)
+    sizes = results.groupby(["method", "cut_layer"]).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))
 
 
 def _measure(axes: Axes, results: pd.DataFrame, measure: str, styles: Mapping[str, MethodStyle]) -> None:
@@ -184,7 +186,7 @@ def accuracy_traffic_privacy(
     keys["Pareto front of all three goals"] = Line2D([], [], linestyle="", **RING | {"markersize": 13})
     keys["Pareto front of the two axes"] = Line2D([], [], color=GREY, linewidth=1.2)
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=len(keys))
-    return finish(fig, title, subtitle)
+    return finish(fig, title, subtitle, spread_note(points.size(), "markers", "lines"))
 
 
 def _front(axes: Axes, mean: pd.DataFrame, metric: str, x: str) -> None:

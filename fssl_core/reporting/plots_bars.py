@@ -1,6 +1,6 @@
 """Grouped bars for tables of results: ours with their spread, the papers' printed values as diamonds."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from fssl_core.reporting.plots_style import (
     GREY,
     METHODS,
+    MUTED,
     STATED,
     category_axis,
     finish,
@@ -21,6 +22,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     text_on,
     use_style,
 )
@@ -40,6 +42,7 @@ def beside_paper_bars(
     panel: str | None = None,
     paper: pd.DataFrame | None = None,
     x_label: str | None = None,
+    x_format: Callable[[object], str] = str,
     y_label: str | None = None,
     percent: bool = True,
     chance: float | None = None,
@@ -47,11 +50,12 @@ def beside_paper_bars(
 ) -> Figure:
     """A bar for each x and method: mean and standard deviation over rows, usually seeds, with each row as a dot.
 
-    The mean is written into its bar; where only the paper has a value, "not run" stands instead.
+    The mean is written into its bar, and over it the number of rows where bars differ in that; where only the paper has
+    a value, "not run" stands instead.
 
     Args:
         frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out.
-        x: column of the groups of bars, in order of appearance.
+        x: column of the groups of bars: numbers ascend, words come in order of appearance.
         y: column of the heights.
         hue: column whose values become the bars of a group. A method has its colour of all figures;
             ``"MocoSFL-1"`` and ``"MocoSFL-3"`` are shades of the colour of MocoSFL.
@@ -61,6 +65,7 @@ def beside_paper_bars(
         paper: the paper's values in the same columns and the same unit, one row a cell. Panels and groups that only
             the paper has are drawn, too: pass the rows that belong to the figure.
         x_label: the column's name unless given.
+        x_format: how a value of ``x`` is written.
         y_label: the column's name unless given.
         percent: ``y`` is a fraction and shown as percent.
         chance: ``y`` of guessing, drawn as a line.
@@ -69,6 +74,10 @@ def beside_paper_bars(
     ours, paper = frame.dropna(subset=y), frame.iloc[:0] if paper is None else paper
     names = [None] if panel is None else list(dict.fromkeys([*frame[panel], *paper[panel]]))
     groups, methods = (list(dict.fromkeys([*frame[column], *paper[column]])) for column in (x, hue))
+    if pd.api.types.is_numeric_dtype(frame[x]):
+        groups = sorted(groups)
+    sizes = ours.groupby([x, hue] if panel is None else [panel, x, hue]).size()
+    say_number = sizes.nunique() > 1
     colours = _colours(methods)
     width = GROUP / len(methods)
     most = in_a_row or (2 if len(names) == 4 else 3)
@@ -80,13 +89,15 @@ def beside_paper_bars(
                 position = place + width * (number - (len(methods) - 1) / 2)
                 values = _of(ours, here)[y].to_numpy(dtype=float)
                 stated = _of(paper, here)[y].to_list()
-                _bar(axes, position, 0.9 * width, values, stated, colours[method], percent)
+                _bar(axes, position, 0.9 * width, values, stated, colours[method], percent, say_number)
         if chance is not None:
             axes.axhline(chance, color=GREY, linestyle=":", zorder=0.5)
         if panel is not None:
             axes.set_title(str(name))
-        category_axis(axes, groups)
+        category_axis(axes, [x_format(group) for group in groups])
         axes.set_xlim(-0.6, len(groups) - 0.4)
+        if say_number:
+            axes.margins(y=0.15)
         axes.set_xlabel(x if x_label is None else x_label)
         if first_column(axes):
             label = y if y_label is None else y_label
@@ -97,7 +108,7 @@ def beside_paper_bars(
     if chance is not None:
         keys["chance"] = Line2D([], [], color=GREY, linestyle=":")
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=min(len(keys), 3 if len(names) == 1 else 6))
-    return finish(fig, title, subtitle)
+    return finish(fig, title, subtitle, spread_note(sizes, "bars", "lines"))
 
 
 def _of(frame: pd.DataFrame, values: dict[str, object]) -> pd.DataFrame:
@@ -105,7 +116,14 @@ def _of(frame: pd.DataFrame, values: dict[str, object]) -> pd.DataFrame:
 
 
 def _bar(
-    axes: Axes, position: float, width: float, values: np.ndarray, stated: list[float], colour: str, percent: bool
+    axes: Axes,
+    position: float,
+    width: float,
+    values: np.ndarray,
+    stated: list[float],
+    colour: str,
+    percent: bool,
+    say_number: bool,
 ) -> None:
     text, text_colour = "not run" if stated else "", GREY
     if len(values):
@@ -121,6 +139,9 @@ def _bar(
     place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom"}
     behind = {} if len(values) else {"bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5}}
     axes.annotate(text, (position, 0), rotation=90, fontsize=7.5, color=text_colour, **place, **behind)
+    if len(values) and say_number:
+        top = np.nanmax([mean + std, *values, *stated])
+        axes.annotate(f"n={len(values)}", (position, top), rotation=90, fontsize=6.5, color=MUTED, **place)
 
 
 def _colours(names: Iterable[str]) -> dict[str, tuple[float, float, float]]:

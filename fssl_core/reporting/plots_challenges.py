@@ -19,6 +19,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 
@@ -63,7 +64,9 @@ def challenges(
         if first_column(axes):
             percent_axis(axes, metric)
     legend_below(fig)
-    return finish(fig, title, subtitle)
+    drawn = results[results["panel"].isin(TITLES)].dropna(subset=metric)
+    sizes = drawn.groupby(["panel", "method", "batch", "clients", "negatives"], dropna=False).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers and bars", "lines"))
 
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str, label: str, metric: str, styles: Mapping[str, MethodStyle]) -> None:

@@ -20,6 +20,7 @@ from fssl_core.reporting.plots_style import (
     finish,
     mean_and_std,
     panels,
+    spread_note,
     use_style,
 )
 from fssl_core.reporting.tables import MIB
@@ -58,7 +59,8 @@ def divergence_and_costs(
     if len(paper):
         keys["paper"] = Line2D([], [], **STATED)
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=4)
-    return finish(fig, title, subtitle)
+    sizes = divergence.groupby(["scheme", "cut_layer", "syncs_per_epoch"], dropna=False).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "(a), markers", "lines"))
 
 
 def _with_client(rows: pd.DataFrame) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 from fssl_core.reporting.tables import MIB
@@ -70,7 +71,8 @@ def accuracy_by_resource(
     keys["Pareto front of accuracy and all three resources"] = Line2D([], [], linestyle="", **RING | {"markersize": 11})
     keys["Pareto front of the two axes"] = Line2D([], [], color=GREY, linewidth=1.2)
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=len(keys))
-    finish(fig, title, subtitle)
+    sizes = results.groupby(["protocol", "method", "choice"], dropna=False).size()
+    finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))
     fig.draw_without_rendering()  # from here on it is known where points are
     for axes, points in drawn:
         _name(axes, points)

@@ -22,6 +22,7 @@ from fssl_core.reporting.plots_style import (
     lines_over_seeds,
     mean_and_std,
     mosaic,
+    spread_note,
     use_style,
 )
 
@@ -87,7 +88,8 @@ def reconstruction_cases(
     keys = {name: Line2D([], [], color=s.colour, marker=s.marker, linestyle="") for name, s in PARTS.items()}
     keys["a grey view"] = Line2D([], [], color=GREY, linestyle=":")
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=len(keys))
-    return finish(fig, title, subtitle)
+    sizes = results.groupby(["attack", "part"]).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))
 
 
 def _rows(axes: Axes, results: pd.DataFrame, attacks: list[str], measure: str) -> None:
@@ -166,4 +168,5 @@ def attacks_by_depth(
     keys = {name: Line2D([], [], color=s.colour, marker=s.marker, linestyle=s.line) for name, s in styles.items()}
     keys["guess: mean image"] = Line2D([], [], color=GREY, linestyle="-.")
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=3)
-    return finish(fig, title, subtitle)
+    sizes = results.groupby(["system", "attack", "layers"]).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))

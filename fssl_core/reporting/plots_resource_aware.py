@@ -21,6 +21,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 
@@ -86,7 +87,8 @@ def quoted_costs(
     for name in ours["method"].unique():
         keys[f"{name}, ours"] = Line2D([], [], linestyle="", marker=own[name].marker, color=own[name].colour, ms=9)
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=4)
-    return finish(fig, title, subtitle)
+    sizes = ours.groupby(["setting", "method"])["accuracy"].count()
+    return finish(fig, title, subtitle, spread_note(sizes, "ours, markers", "lines"))
 
 
 def _ours(axes: Axes, runs: pd.DataFrame, styles: dict[str, MethodStyle]) -> None:

@@ -18,6 +18,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 from fssl_core.settings import check_choice
@@ -35,6 +36,7 @@ def by_round(
     percent: Collection[str] = (),
     chance: float | None = None,
     log: Collection[str] = (),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> Figure:
     """Quantities against the round: the mean over rows, usually seeds, as a line, their standard deviation as a band.
 
@@ -51,11 +53,14 @@ def by_round(
         percent: the metrics that are fractions and shown as percent.
         chance: of guessing, drawn as a line where a metric is shown as percent.
         log: the metrics whose axis is logarithmic.
+        bounds: metric -> the least and the largest value that it can have, where its bands end; those of a fraction
+            end at 0 and 1.
 
     Raises:
-        SettingError: ``percent`` or ``log`` names no metric.
+        SettingError: ``percent``, ``log`` or ``bounds`` names no metric.
     """
-    for name in (*percent, *log):
+    bounds = dict.fromkeys(percent, (0.0, 1.0)) | dict(bounds or {})
+    for name in (*bounds, *log):
         check_choice("metric", name, metrics)
     styles = method_styles(frame[hue])
     groups = [(None, frame)] if panel is None else list(frame.groupby(panel, sort=False))
@@ -64,10 +69,11 @@ def by_round(
         len(groups) * len(metrics), width=max(3.6, 7.5 / columns), height=2.9, most=columns,
         sharey="row" if len(groups) > 1 else False,
     )  # fmt: skip
+    cut = False
     places = ((metric, value, rows) for metric in metrics for value, rows in groups)
     for axes, (metric, value, rows) in zip(grid, places, strict=True):
         for name, style in styles.items():
-            _line(axes, rows[rows[hue] == name].groupby("round")[metric], name, style)
+            cut |= _line(axes, rows[rows[hue] == name].groupby("round")[metric], name, style, bounds.get(metric))
         if chance is not None and metric in percent:
             axes.axhline(chance, color=GREY, linestyle=":", label="chance", zorder=1)
         if panel is not None and (len(groups) == 1 or axes.get_subplotspec().is_first_row()):
@@ -79,18 +85,24 @@ def by_round(
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
         axes.set_xlabel("round")
     legend_below(fig)
-    return finish(fig, title, subtitle)
+    cell = [hue, "round"] if panel is None else [panel, hue, "round"]
+    note = spread_note(frame.groupby(cell)[list(metrics)].count().to_numpy().ravel(), "lines", "bands")
+    return finish(fig, title, subtitle, f"{note}, cut off where the quantity ends" if cut else note)
 
 
-def _line(axes: Axes, rounds, name: str, style: MethodStyle) -> None:
+def _line(axes: Axes, rounds, name: str, style: MethodStyle, bounds: tuple[float, float] | None) -> bool:
+    """Draw a line with its band; whether the band was cut off at ``bounds``."""
     seeds = {number: values.dropna().to_numpy() for number, values in rounds}
     seeds = {number: values for number, values in seeds.items() if len(values)}
     if not seeds:
-        return
+        return False
     places, (mean, std) = [*seeds], np.array([mean_and_std(values) for values in seeds.values()]).T
     axes.plot(
         places, mean, label=name, color=style.colour, linestyle=style.line, marker=style.marker, markersize=5,
         markevery=max(1, len(places) // 12),
     )  # fmt: skip
+    band = np.array([mean - std, mean + std])
+    ends = band if bounds is None else band.clip(*bounds)
     if std.any():
-        axes.fill_between(places, mean - std, mean + std, color=style.colour, alpha=0.18, linewidth=0)
+        axes.fill_between(places, *ends, color=style.colour, alpha=0.18, linewidth=0)
+    return bool((ends != band).any())

@@ -9,7 +9,16 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fssl_core.errors import DataError
-from fssl_core.reporting.plots_style import GREY, OTHERS, draw_mosaic, finish, mean_and_std, mosaic, use_style
+from fssl_core.reporting.plots_style import (
+    GREY,
+    OTHERS,
+    draw_mosaic,
+    finish,
+    mean_and_std,
+    mosaic,
+    spread_note,
+    use_style,
+)
 
 HEAT = "magma"
 ROW = 0.55  # inches
@@ -65,7 +74,8 @@ def saliency_maps(
     right.tick_params(axis="y", length=0)
     right.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
     right.set_xlabel(f"{share_label} (%)")
-    return finish(fig, title, subtitle)
+    sizes = map(len, shares.values())
+    return finish(fig, title, subtitle, spread_note(sizes, "circles", "lines", over="images"))
 
 
 def _coloured(maps: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from fssl_core.reporting.plots_style import (
     mean_and_std,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 
@@ -72,4 +73,5 @@ def neighbours_by_matching(
     keys = {name: Line2D([], [], linestyle="", color=s.colour, marker=s.marker) for name, s in styles.items()}
     keys["chance"] = Line2D([], [], color=GREY, linestyle=":")
     fig.legend(keys.values(), keys.keys(), loc="outside lower left", ncols=4)
-    return finish(fig, title, subtitle)
+    sizes = results.groupby([panel, "normalisation"]).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "large markers", "lines"))

@@ -132,11 +132,13 @@ def panels(
     return fig, axes[:count]
 
 
-def finish(fig: Figure, title: str, subtitle: str) -> Figure:
+def finish(fig: Figure, title: str, subtitle: str, spread: str = "") -> Figure:
     """Write title and subtitle above the axes, take the figure out of pyplot, and return it.
 
-    A notebook then shows it once, as the cell's last expression.
+    A notebook then shows it once, as the cell's last expression. A figure with error bars or bands says in ``spread``
+    what they are, which ends its subtitle: see :func:`spread_note`.
     """
+    subtitle = " · ".join(part for part in (subtitle, spread) if part)
     width, height = fig.get_size_inches()
     title = textwrap.fill(title, int(9.5 * width))
     subtitle = textwrap.fill(subtitle, int(13 * width))
@@ -190,6 +192,22 @@ def write_counts(axes: Axes, counts: np.ndarray, most: float, *, fontsize: float
     for row, column in zip(*np.nonzero(counts), strict=True):
         colour = "white" if counts[row, column] > 0.6 * most else "black"
         axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=fontsize, color=colour)
+
+
+def spread_note(sizes: Iterable[int], means: str, spreads: str, *, over: str = "seeds") -> str:
+    """What is drawn as a mean and what as its spread, in words; nothing where no mean has a spread.
+
+    Args:
+        sizes: how many values are behind each mean.
+        means: how means are drawn, e.g. ``"bars"``.
+        spreads: how their spread is drawn, e.g. ``"lines"`` or ``"bands"``.
+        over: what the values are.
+    """
+    counts = {int(size) for size in sizes if size}
+    if max(counts, default=1) == 1:
+        return ""
+    number = f", n = {min(counts)} to {max(counts)}" if len(counts) > 1 else ""
+    return f"{means}: mean, {spreads}: ±\u00a01 sample standard deviation over {over}{number}"
 
 
 def mean_and_std(values: np.ndarray) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from fssl_core.reporting.plots_style import (
     method_styles,
     panels,
     percent_axis,
+    spread_note,
     use_style,
 )
 from fssl_core.reporting.tables import MIB
@@ -75,7 +76,8 @@ def traffic_and_accuracy(
         if len(here):
             _lines(axes.twinx(), here, metric, cuts, styles)
     legend_below(fig, columns=4)
-    return finish(fig, title, subtitle)
+    sizes = results.dropna(subset=metric).groupby(["panel", "method", "cut_layer"]).size()
+    return finish(fig, title, subtitle, spread_note(sizes, "markers", "lines"))
 
 
 def _stack(axes: Axes, rows: pd.DataFrame, cuts: list[int]) -> None:

@@ -43,11 +43,11 @@ def test_bars_are_means_with_the_papers_values_as_diamonds_at_the_same_place():
     bars = {round(bar.get_x() + bar.get_width() / 2, 2): bar.get_height() for bar in one.patches}
     assert bars == {-0.28: pytest.approx(0.75), 0: 0.60}  # first and second of three methods at 5 clients
     assert diamonds(one) == {(-0.28, 0.84), (0.28, 0.73), (1.72, 0.82)}
-    assert written(one) == ["60.0", "75.0", "not run", "not run"]  # FL-BYOL, and 100 clients
+    assert written(one) == ["60.0", "75.0", "n=1", "n=2", "not run", "not run"]  # FL-BYOL, and 100 clients
     assert one.get_ylabel() == "accuracy (%)"
     assert ten.patches[0].get_height() == 0.90
     assert diamonds(ten) == set()
-    assert written(ten) == ["90.0"]
+    assert written(ten) == ["90.0", "n=1"]
 
 
 def test_panels_stand_below_each_other_where_one_is_allowed_in_a_row():
@@ -77,7 +77,29 @@ def test_the_legend_names_the_paper_only_where_it_has_values():
 
 def test_other_units_are_written_as_they_are():
     figure = beside_paper_bars(
-        OURS.assign(accuracy=1234.2), "clients", "accuracy", hue="method", subtitle="s", title="t", percent=False
+        OURS[OURS["seed"] == 0].assign(accuracy=1234.2),
+        "clients",
+        "accuracy",
+        hue="method",
+        subtitle="s",
+        title="t",
+        percent=False,
     )
     assert written(figure.axes[0]) == ["1,234"] * 4
     assert figure.axes[0].get_ylabel() == "accuracy"
+
+
+def test_bars_say_of_how_many_runs_they_are_where_they_differ_in_it():
+    alike = OURS[OURS["seed"] == 0]
+    assert written(draw(alike).axes[0]) == ["60.0", "70.0"]
+    said = "profile laptop · bars: mean, lines: ±\u00a01 sample standard deviation over seeds, n = 1 to 2"
+    assert said in {text.get_text().replace("\n", " ") for text in draw(OURS).texts}
+    assert "profile laptop" in {text.get_text() for text in draw(alike).texts}
+
+
+def test_groups_that_are_numbers_ascend():
+    frame = OURS.assign(share=[1.0, 1.0, 1.0, 0.1, 0.01], accuracy=0.5)
+    figure = beside_paper_bars(
+        frame, "share", "accuracy", hue="method", x_format="{:.0%}".format, subtitle="s", title="t"
+    )
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["1%", "10%", "100%"]

@@ -77,3 +77,23 @@ def test_chance_stands_where_accuracies_are():
 def test_a_metric_that_is_not_drawn_is_refused():
     with pytest.raises(SettingError, match="metric='knn' cannot be used: expected one of accuracy, loss"):
         draw(percent=["knn"])
+
+
+def test_a_band_ends_where_the_quantity_does_and_the_figure_says_so():
+    frame = RUNS.assign(cosine=0.99 + 0.005 * RUNS["seed"])  # mean 0.995, standard deviation 0.005
+    frame.loc[frame["method"] == "FedAvg", "cosine"] += 0.003
+    figure = draw(frame, {"cosine": "cosine"}, bounds={"cosine": (-1, 1)})
+    for lower, upper in band(figure.axes[0], 0).values():
+        np.testing.assert_allclose((lower, upper), (0.993, 1.0))
+    note = " ".join(text.get_text() for text in figure.texts).replace("\n", " ")
+    assert "bands: ±\u00a01 sample standard deviation over seeds, cut off where the quantity ends" in note
+    free = " ".join(text.get_text() for text in draw(frame, {"cosine": "cosine"}).texts).replace("\n", " ")
+    assert "cut off" not in free
+    with pytest.raises(SettingError, match="sine"):
+        draw(frame, {"cosine": "cosine"}, bounds={"sine": (-1, 1)})
+
+
+def test_the_band_of_a_fraction_ends_at_one():
+    frame = RUNS.assign(accuracy=0.96 + 0.04 * (RUNS["seed"] > 0))
+    for _, upper in band(draw(frame, {"accuracy": "accuracy"}, percent=["accuracy"]).axes[0], 0).values():
+        assert upper == 1
