@@ -153,7 +153,7 @@ def _images(place: Path, names: Sequence[str]) -> list[str]:
     """Those of a folder's files that are images by their names."""
     others = sum(os.path.splitext(name)[1].lower() in OTHER_SUFFIXES for name in names)
     if others:
-        notice(f"{others} images in {place} are left out: only {', '.join(IMAGE_SUFFIXES)} are read.")
+        notice(f"images of other formats in {place} are left out: {others}; only {', '.join(IMAGE_SUFFIXES)} are read.")
     return [name for name in names if _is_image(name)]
 
 

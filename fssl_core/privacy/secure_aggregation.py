@@ -20,10 +20,11 @@ that it can compute from ``threshold`` shares of a secret. Sums are of whole num
 rounding of models.
 
 **Threat model.** Of n clients, t are the ``threshold``. The server is malicious: it may lie, withhold, change, repeat
-and make up messages, and up to 2t - n - 1 clients may be on its side (:attr:`SecureAggregation.colluding`; n/3 with
-the usual t > 2n/3). All that they learn of the other clients' models is then one sum, over the models of at least t
-clients. With t of n/2 or less two halves of the clients could be told two lists of survivors, and a model be bared:
-such a threshold is refused. It is assumed that
+and make up messages, and up to 2t - n - 1 clients may be on its side, about n/3 with the usual t > 2n/3
+(:attr:`~fssl_core.privacy.secure_messages.SecureAggregation.colluding`). All that they learn of the other clients'
+models is then one sum, over the models of at least t clients, their own among them. With t of n/2 or less two halves
+of the clients could be told two lists of survivors, and a model be bared: such a threshold is refused. It is assumed
+that
 
 - everybody has everybody's verification key beforehand, from somewhere else than this server (a public key
   infrastructure): whoever hands these keys out could take the place of any client;
@@ -34,7 +35,7 @@ Not promised: that the average is right, or that there is one. A malicious serve
 round, a malicious client can send any numbers as its model. What honest parties do notice, and end the round at, is a
 changed share or a wrong secret: what is put together from shares must fit the public key or the commitment. A model
 that is changed on its way is not noticed here; that is what the connection (TLS) is for. And an average is no secret:
-what it tells about few clients, or two averages about the client that took part in one of them, it still tells.
+what it tells about few clients, about one that outweighs the others, or together with the next round's, it still tells.
 
 Flower's SecAgg+ (``flwr.server.workflow.SecAggPlusWorkflow``; Bell et al., CCS 2020) is not used: it holds against an
 honest but curious server only, clips models to a range and rounds at random, and needs Flower's own server and clients

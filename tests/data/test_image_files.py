@@ -165,6 +165,7 @@ def test_a_turned_image_has_its_sides_exchanged_before_it_is_cut(tmp_path):
     near(saved(image, tmp_path / "a.png", exif=exif), PHOTO[::-1].transpose(1, 0, 2))
 
 
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow's, of what it reads besides
 @pytest.mark.parametrize("exif", [b"Exif\0\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"Exif\0\0" + b"\xff" * 40])
 def test_damaged_exif_data_leave_the_image_as_it_is(tmp_path, exif):
     near(saved(Image.fromarray(PHOTO), tmp_path / "a.jpg", exif=exif, quality=100), PHOTO, difference=16)
@@ -301,10 +302,11 @@ def test_images_damaged_at_random_are_read_or_named(tmp_path):
                 wrong[place] ^= 1 << int(draws.integers(8))
             path.write_bytes(wrong)
             try:
-                assert read_image(path, 16).shape == (3, 16, 16)
+                image, message = read_image(path, 16), ""
             except DataError as error:
-                assert str(path) in str(error)
-                assert "\n" not in str(error)
+                image, message = torch.empty(3, 16, 16), str(error)
+            assert image.shape == (3, 16, 16)
+            assert not message or (str(path) in message and message.isprintable())
 
 
 # ---------------------------------------------------------------- names and places
@@ -372,10 +374,7 @@ def test_images_of_other_formats_are_counted_aloud(root, suffix, capsys, monkeyp
     (folder / f"train/cat/a{suffix}").touch()
     (folder / "train/cat/notes.txt").touch()
     assert len(load_dataset("pets").train) == 4
-    assert (
-        capsys.readouterr().err
-        == f"fssl: 1 images in {folder / 'train/cat'} are left out: only .jpg, .jpeg, .png are read.\n"
-    )
+    assert f"of other formats in {folder / 'train/cat'} are left out: 1; only .jpg" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("empty", ["train/eel", "test/eel", "train/cat", "train"])
