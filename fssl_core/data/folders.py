@@ -2,29 +2,47 @@
 
 With classes: ``{train,test or val}/<class>/``, at any depth below. Without: images that lie directly in ``train``, in
 ``train2017`` (COCO's name) or in the folder itself. Each image is resized at its shorter side and cut at the centre.
+
+An image is what a viewer shows: turned as its EXIF data say, 16 bits a channel scaled to 8, transparent places on
+white, the first picture of several, CMYK by the plain formula; colour profiles are left aside. Files are JPEG or PNG by
+their content, whatever their name says. What is hidden (a leading dot) is not looked at.
 """
 
 import hashlib
 import os
+import threading
+import unicodedata
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fssl_core.data.readers import Split, damaged
+from fssl_core.data.readers import Split, damaged, one_line, open_file
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
 from fssl_core.notices import notice
 from fssl_core.paths import runs_root
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
+OTHER_SUFFIXES = (".avif", ".bmp", ".gif", ".heic", ".jp2", ".tif", ".tiff", ".webp")  # a notice says that there are
+FORMATS = ("JPEG", "PNG")  # by content; Pillow knows others that start programs
+MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")  # Pillow's names of what 8 bits a channel can be
+LARGEST_IMAGE = 2**26  # pixels, 8192 x 8192; an image takes up to ten bytes a pixel while it is decoded
+LARGE_IMAGE = 2**22  # pixels; of images above, one is decoded at a time
+TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: which of Pillow's Transpose puts it upright
+ORIENTATION = 0x0112  # its tag
 PLACES = ("train", "train2017")  # of training images
 KEPT_FROM = 20_000  # images; to read and decode so many takes minutes
 BLOCK = 64  # images that a thread decodes at a time
+DECODING = 2  # raise when the same file gives another image: copies that are kept are then made anew
 
 
 def read_folder(folder: Path, image_size: int) -> tuple[Split, Split, tuple[str, ...]]:
@@ -64,14 +82,15 @@ def is_image_folder(folder: Path) -> bool:
 
 def list_unlabelled(folder: Path) -> list[Path]:
     """The images of a set without classes, by name; none where there are class folders."""
-    place = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
-    if not place.is_dir():
-        return []
-    with os.scandir(place) as entries:  # knows folders from files without asking for each of 118,287
-        entries = [entry for entry in entries if not entry.name.startswith(".")]
-    if any(entry.is_dir() for entry in entries):
-        return []
-    return [place / name for name in sorted(entry.name for entry in entries if _is_image(entry.name))]
+    with damaged(folder):
+        place = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
+        if not place.is_dir():
+            return []
+        with os.scandir(place) as entries:  # knows folders from files without asking for each of 118,287
+            entries = [entry for entry in entries if not entry.name.startswith(".")]
+        if any(entry.is_dir() for entry in entries):
+            return []
+    return sorted(place / name for name in _images(place, [entry.name for entry in entries]))
 
 
 def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
@@ -80,24 +99,9 @@ def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pat
     Raises:
         DataError: a split is missing or empty, or the splits do not have the same classes.
     """
-    test = folder / "test" if (folder / "test").is_dir() else folder / "val"
-    splits = []
-    for split in (folder / "train", test):
-        if not split.is_dir():
-            raise DataError(
-                f"{folder} needs the folders train/<class>/ and test/<class>/ (or val/<class>/); without classes, "
-                "images directly in train/ and no folder beside them."
-            )
-        files = {
-            entry.name: sorted(path for path in entry.rglob("*") if _is_image(path.name))
-            for entry in sorted(split.iterdir())
-            if entry.is_dir()
-        }
-        empty = [name for name, paths in files.items() if not paths]
-        if not files or empty:
-            where = ", ".join(empty[:5]) or "<class>"
-            raise DataError(f"{split} has no {', '.join(IMAGE_SUFFIXES)} images in {where}/.")
-        splits.append(files)
+    with damaged(folder):
+        test = folder / "test" if (folder / "test").is_dir() else folder / "val"
+        splits = [_list_classes(folder / "train", folder), _list_classes(test, folder)]
     if splits[0].keys() != splits[1].keys():
         only = sorted(splits[0].keys() ^ splits[1].keys())
         raise DataError(
@@ -106,8 +110,55 @@ def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pat
     return splits[0], splits[1]
 
 
+def _list_classes(split: Path, folder: Path) -> dict[str, list[Path]]:
+    """Images by class, both in the order of their names."""
+    if not split.is_dir():
+        raise DataError(
+            f"{folder} needs the folders train/<class>/ and test/<class>/ (or val/<class>/); without classes, "
+            "images directly in train/ and no folder beside them."
+        )
+    files: dict[str, list[Path]] = {}
+    for entry in split.iterdir():
+        name = unicodedata.normalize("NFC", entry.name)  # systems differ in how they write an accent
+        if entry.name.startswith(".") or not entry.is_dir():
+            continue
+        if name in files or not name.isprintable():
+            raise DataError(f"{split} has a class {one_line(name)!r} twice, or its name cannot be printed: rename it.")
+        files[name] = _images_below(entry)
+    empty = sorted(name for name, paths in files.items() if not paths)
+    if not files or empty:
+        where = ", ".join(empty[:5]) or "<class>"
+        raise DataError(f"{split} has no {', '.join(IMAGE_SUFFIXES)} images in {where}/.")
+    return dict(sorted(files.items()))
+
+
+def _images_below(folder: Path) -> list[Path]:
+    """At any depth, through links, by name."""
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            raise DataError(f"{place} is a link to a folder whose images are there already: remove it.")
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(place, name) for name in _images(Path(place), names)]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _images(place: Path, names: Sequence[str]) -> list[str]:
+    """Those of a folder's files that are images by their names."""
+    others = sum(os.path.splitext(name)[1].lower() in OTHER_SUFFIXES for name in names)
+    if others:
+        notice(f"images of other formats in {place} are left out: {others}; only {', '.join(IMAGE_SUFFIXES)} are read.")
+    return [name for name in names if _is_image(name)]
+
+
 def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def _labels(files: dict[str, list[Path]]) -> Tensor:
@@ -139,27 +190,71 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
 
 def _fingerprint(folder: Path, paths: Sequence[Path]) -> str:
     """Sixteen hex digits that change when a file is added, removed, renamed or written."""
-    hashed = hashlib.sha256()
+    hashed = hashlib.sha256(b"%d\n" % DECODING)
     for path in paths:
-        status = path.stat()
-        hashed.update(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode())
+        with damaged(path):
+            status = path.stat()
+        hashed.update(os.fsencode(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"))
     return hashed.hexdigest()[:16]
 
 
 def _decode_all(paths: Sequence[Path], image_size: int) -> Tensor:
-    from PIL import Image  # comes with torchvision, whose own decoders are deprecated
-    from torchvision.transforms.v2 import functional as F
-
     images = torch.empty(len(paths), 3, image_size, image_size, dtype=torch.uint8)
+    one_at_a_time = threading.Lock()
 
     def decode(start: int) -> None:
         for place, path in enumerate(paths[start : start + BLOCK], start):
-            with damaged(path), Image.open(path) as file:
-                image = F.pil_to_tensor(file.convert("RGB"))  # [3, H, W]
-                resized = F.resize(image, [image_size], antialias=True)
-                images[place] = F.center_crop(resized, [image_size, image_size])
+            images[place] = read_image(path, image_size, one_at_a_time)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding leaves Python's lock free
         for _ in threads.map(decode, range(0, len(paths), BLOCK)):
             pass  # an error in a thread is raised here, and what has not begun is not begun
     return images
+
+
+def read_image(path: Path, image_size: int, lock: AbstractContextManager | None = None) -> Tensor:
+    """One image, resized at its shorter side and cut at the centre: uint8 ``[3, image_size, image_size]``.
+
+    Args:
+        path: a JPEG or PNG file.
+        image_size: the side, pixels.
+        lock: held while a large image is decoded, so that threads do not need memory for several.
+
+    Raises:
+        DataError: the file is missing, may not be read, is damaged, has more than ``LARGEST_IMAGE`` pixels or would
+            have while it is resized, or it is not an image of these kinds.
+    """
+    from PIL import Image, UnidentifiedImageError  # comes with torchvision, whose own decoders are deprecated
+    from torchvision.transforms.v2 import functional as F
+
+    with damaged(path), open_file(path) as file:
+        try:
+            image = Image.open(file, formats=FORMATS)  # reads no further than the size
+        except UnidentifiedImageError as error:
+            raise ValueError(f"by its content it is none of {', '.join(FORMATS)}") from error
+        pixels, resized = image.width * image.height, image_size**2 * max(image.size) // min(image.size)
+        if max(pixels, resized) > LARGEST_IMAGE:
+            raise ValueError(f"{image.width} x {image.height} pixels; at most {LARGEST_IMAGE:,} are read")
+        with image, lock if lock and pixels > LARGE_IMAGE else nullcontext():
+            image = F.pil_to_tensor(_upright(image))  # [3, H, W]
+            return F.center_crop(F.resize(image, [image_size], antialias=True), [image_size, image_size])
+
+
+def _upright(image: "Image") -> "Image":
+    """In RGB, as a viewer shows it."""
+    from PIL import Image
+
+    try:
+        turn = TURNS.get(image.getexif().get(ORIENTATION))
+    except Exception:  # EXIF data that cannot be read say nothing; the image may be sound
+        turn = None
+    if image.mode.startswith("I"):  # 16 bits of grey: convert() would make white of all above 255
+        values = np.asarray(image).astype(np.int64)
+        image = Image.fromarray(((255 * values + 32767) // 65535).astype(np.uint8))
+    elif image.mode not in MODES:
+        raise ValueError(f"its pixels are {image.mode}")
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    image = image.convert("RGB")
+    return image if turn is None else image.transpose(Image.Transpose(turn))

@@ -2,14 +2,22 @@
 
 Each reader returns ``(train, test, class names)`` with a split as ``(images uint8 [N, C, H, W], labels int64 [N])``
 and raises :class:`DataError` that names the damaged file.
+
+A file may come from anybody. Nothing in it is run, no parser written in C sees a type or a shape that has not been
+checked here, and a file takes no more memory than ``LARGEST`` bytes or ``RATIO`` times its own size.
 """
 
 import gzip
+import io
+import math
 import pickle
-from collections.abc import Iterator
+import pickletools
+import stat
+import zipfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -19,6 +27,8 @@ from fssl_core.errors import DataError
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
 FETCH_ANEW = "Remove it and fetch the set anew; `fssl data` says how."
+LARGEST = 2**28  # bytes: of a CIFAR file, of an idx file as unpacked; the largest official one, CIFAR-100's, has 155 MB
+RATIO = 100  # how many times larger than its file an array of a MedMNIST npz may be, above LARGEST
 
 
 @contextmanager
@@ -26,20 +36,40 @@ def damaged(path: Path) -> Iterator[None]:
     """Turn whatever a parser says about a broken file into one error that names the file and the way out."""
     try:
         yield
-    except (DataError, PermissionError):
+    except DataError:
         raise
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing, the rest of its set is there. {FETCH_ANEW}") from error
+    except PermissionError as error:
+        raise DataError(f"{error.filename or path} may not be read by this user: change its permissions.") from error
     except Exception as error:  # a parser may raise anything on broken input
-        raise DataError(
-            f"{path} is damaged or cut short ({str(error) or type(error).__name__}). {FETCH_ANEW}"
-        ) from error
+        reason = one_line(str(error)) or type(error).__name__
+        raise DataError(f"{path} is damaged or cut short ({reason}). {FETCH_ANEW}") from error
+
+
+def one_line(text: str) -> str:
+    """Text that may hold something of a file, fit for a message: short, and nothing that moves a terminal's cursor."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text[:200].split()))
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to read; of anything else, such as a pipe or a device, reading might never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a regular file")
+    return path.open("rb")
+
+
+def _at_most(content: bytes) -> bytes:
+    if len(content) > LARGEST:
+        raise ValueError(f"more than {LARGEST:,} bytes")
+    return content
 
 
 def labelled(images: np.ndarray, labels: Any, classes: int) -> Split:
     """Tensors of a split after a check that every image has one known label."""
     images, labels = np.ascontiguousarray(images), np.asarray(labels)
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+    channels, height, width = images.shape[1:] if images.ndim == 4 else (0, 0, 0)
+    if images.dtype != np.uint8 or channels not in (1, 3) or height != width or width < 1:
         raise ValueError(f"images are {images.dtype} of shape {images.shape}")
     if labels.shape != images.shape[:1]:
         raise ValueError(f"{len(images)} images but labels of shape {labels.shape}")
@@ -48,32 +78,99 @@ def labelled(images: np.ndarray, labels: Any, classes: int) -> Split:
     return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64))
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Admits numpy arrays, numbers, strings and plain containers; a pickle can otherwise run any code."""
+# ---------------------------------------------------------------- CIFAR
+
+# What the official files consist of, as Python 2 wrote them, and look-alikes written by Python 3.
+OPCODES = {
+    "PROTO", "FRAME", "STOP", "MARK", "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1",
+    "SHORT_BINSTRING", "BINSTRING", "SHORT_BINUNICODE", "BINUNICODE", "SHORT_BINBYTES", "BINBYTES",
+    "EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "APPEND", "APPENDS",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD",
+}  # fmt: skip
+MOST_TUPLES = 1000  # an array has four; nested by the million they end the process as soon as one is a key
+
+
+class PickledArray:
+    """Stands in for a numpy array while a pickle is read: keeps what the file says of it, and believes nothing.
+
+    numpy's own ``__setstate__`` takes whatever type and shape it is told, and reads memory that is not the array's.
+    """
+
+    def __init__(self, *_: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    @property
+    def array(self) -> np.ndarray:
+        """Bytes ``[N, D]``: all that an image set keeps in arrays.
+
+        Raises:
+            ValueError: the file says something else.
+        """
+        match self.state:
+            case (1, (int(rows), int(columns)), _PickledType(name="u1"), False, str() | bytes() as content):
+                content = bytearray(content, "latin1") if isinstance(content, str) else bytearray(content)
+            case (1, _, _PickledType(name=str(name)), *_):
+                raise ValueError(f"an array of {one_line(name)}, where bytes (u1) in rows and columns are expected")
+            case _:
+                raise ValueError("an array without content")
+        if rows < 1 or columns < 1 or rows * columns != len(content):
+            raise ValueError(f"{len(content)} bytes for an array of shape {(rows, columns)}")
+        return np.frombuffer(content, np.uint8).reshape(rows, columns)
+
+
+class _PickledType:
+    """Stands in for a numpy dtype: its name. What else a file tells of it concerns types that images do not have."""
+
+    def __init__(self, name: Any, *_: Any) -> None:
+        self.name = name
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _ImageUnpickler(pickle.Unpickler):
+    """Admits arrays, numbers, strings, lists, tuples and dictionaries; a pickle can otherwise run any code."""
 
     def __init__(self, file: Any, path: Path) -> None:
         super().__init__(file, encoding="latin1")  # the official files were written by Python 2
         self.path = path
 
     def find_class(self, module: str, name: str) -> Any:
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return np._core.multiarray._reconstruct
-        if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
-            return getattr(np, name)
+        if (module, name) in (("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct")):
+            return PickledArray
+        if (module, name) == ("numpy", "dtype"):
+            return _PickledType
+        if (module, name) == ("numpy", "ndarray"):
+            return None  # an argument of _reconstruct
         raise DataError(
-            f"{self.path} asks for {module}.{name}, which no image set needs: it was not loaded, as it could run "
-            f"arbitrary code. {FETCH_ANEW}"
+            f"{self.path} asks for {one_line(f'{module}.{name}')}, which no image set needs: it was not loaded, as it "
+            f"could run arbitrary code. {FETCH_ANEW}"
         )
 
 
 def load_pickle(path: Path) -> Any:
-    """Read a pickle that may hold numpy arrays, numbers, strings and plain containers only.
+    """Read a pickle that may hold arrays (as :class:`PickledArray`), whole numbers, strings and plain containers only.
 
     Raises:
-        DataError: the file asks for anything else (the message names it), is missing or damaged.
+        DataError: the file asks for anything else (the message names it), is missing, damaged or larger than
+            ``LARGEST``.
     """
-    with damaged(path), path.open("rb") as file:
-        return _ArrayUnpickler(file, path).load()
+    with damaged(path), open_file(path) as file:
+        content = _at_most(file.read(LARGEST + 1))
+        tuples = 0
+        for place, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+            tuples += "TUPLE" in opcode.name
+            if opcode.name not in OPCODES or tuples > MOST_TUPLES:
+                raise ValueError(f"the pickle asks for {opcode.name}, which no image set needs so")
+            # Room is made for as many objects as an index says, before there are any.
+            limit = place if opcode.name.endswith("PUT") else 2**31
+            if isinstance(argument, int) and abs(argument) > limit:
+                raise ValueError(f"the pickle has a {opcode.name} of a number above {limit}")
+        return _ImageUnpickler(io.BytesIO(content), path).load()
 
 
 def read_cifar10(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
@@ -93,16 +190,24 @@ def _read_cifar(
 ) -> tuple[Split, Split, tuple[str, ...]]:
     contents = load_pickle(folder / meta)
     with damaged(folder / meta):
-        classes = tuple(str(name) for name in contents[names_key])
+        classes = tuple(_all_of(str, contents[names_key]))
 
     def read(name: str) -> Split:
         batch = load_pickle(folder / name)
         with damaged(folder / name):
-            return labelled(batch["data"].reshape(-1, 3, 32, 32), batch[label_key], len(classes))
+            return labelled(batch["data"].array.reshape(-1, 3, 32, 32), _all_of(int, batch[label_key]), len(classes))
 
     images, labels = zip(*map(read, train), strict=True)
     return (torch.cat(images), torch.cat(labels)), read(test), classes
 
+
+def _all_of(kind: type, values: Any) -> list:
+    if type(values) is not list or not all(type(value) is kind for value in values):
+        raise ValueError(f"not a list of {kind.__name__}")
+    return values
+
+
+# ---------------------------------------------------------------- Fashion-MNIST
 
 FASHION_CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
@@ -118,22 +223,28 @@ def read_fashion_mnist(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
 
 
 def _read_idx_split(folder: Path, images: str, labels: str) -> Split:
-    images, labels = (_read_idx(folder, name) for name in (images, labels))
+    images, labels = _read_idx(folder, images, 3), _read_idx(folder, labels, 1)
     with damaged(folder):
         return labelled(images[:, None], labels, len(FASHION_CLASSES))
 
 
-def _read_idx(folder: Path, name: str) -> np.ndarray:
-    """idx: two zero bytes, type (8 = uint8), number of dimensions, each dimension as big-endian int32, values."""
+def _read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
+    """idx: two zero bytes, type (8 = uint8), number of dimensions, each dimension as big-endian uint32, values."""
     path = folder / f"{name}.gz"
     if not path.exists() and (folder / name).exists():
         path = folder / name
-    with damaged(path):
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        if content[:3] != b"\0\0\x08":
-            raise ValueError("not an idx file of bytes")
-        shape = np.frombuffer(content, ">i4", count=content[3], offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape).copy()
+    with damaged(path), open_file(path) as file:
+        content = _at_most((gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).read(LARGEST + 1))
+        if content[:4] != bytes((0, 0, 8, dimensions)):
+            raise ValueError(f"not an idx file of bytes in {dimensions} dimensions")
+        shape = np.frombuffer(content, ">u4", count=dimensions, offset=4).tolist()
+        values = np.frombuffer(bytearray(content[4 + 4 * dimensions :]), np.uint8)
+        if math.prod(shape) != len(values):
+            raise ValueError(f"{len(values)} bytes for an array of shape {tuple(shape)}")
+        return values.reshape(shape)
+
+
+# ---------------------------------------------------------------- MedMNIST
 
 
 def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple[str, ...]]:
@@ -143,15 +254,37 @@ def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple
         path: of the npz.
         train: which of its splits to train on, ``"train"`` or ``"val"``; the other one of them is left out.
     """
-    with damaged(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        names = (f"{train}_images", f"{train}_labels", "test_images", "test_labels", "train_labels")
-        train_images, train_labels, test_images, test_labels, all_labels = (arrays[name] for name in names)
+    names = (f"{train}_images", f"{train}_labels", "test_images", "test_labels", "train_labels")
+    with damaged(path):
+        train_images, train_labels, test_images, test_labels, all_labels = _read_npz(path, names)
     if train_labels.ndim != 2 or train_labels.shape[1] != 1:
         raise DataError(f"{path} gives an image several labels; only sets of one class per image can be used.")
     with damaged(path):
         classes = int(all_labels.max()) + 1
+        if classes > len(all_labels):
+            raise ValueError(f"a label is {classes - 1}, with {len(all_labels)} training images")
         train_split, test_split = (
             labelled(images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2), labels[:, 0], classes)
             for images, labels in ((train_images, train_labels), (test_images, test_labels))
         )
     return train_split, test_split, tuple(map(str, range(classes)))
+
+
+def _read_npz(path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """Arrays of whole numbers, each as large as its header says and not out of proportion to the file."""
+    arrays = []
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
+        limit = max(LARGEST, RATIO * path.stat().st_size)
+        for name in names:
+            member = archive.getinfo(f"{name}.npy")
+            with archive.open(member) as values:
+                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                shape, _, dtype = headers[np.lib.format.read_magic(values)](values)
+                size = member.file_size - values.tell()
+            if dtype.kind not in "iu" or not all(type(side) is int and side >= 0 for side in shape):
+                raise ValueError(f"{name} are {dtype} of shape {shape}")
+            if math.prod(shape) * dtype.itemsize != size or size > limit:
+                raise ValueError(f"{name} have {size:,} bytes, {dtype} of shape {shape}; at most {limit:,} are read")
+            with archive.open(member) as values:
+                arrays.append(np.lib.format.read_array(values, allow_pickle=False))
+    return arrays

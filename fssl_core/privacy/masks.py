@@ -1,9 +1,10 @@
-"""What secure aggregation is made of: fixed-point words, masks that look like noise, secrets in shares.
+"""What secure aggregation is made of: fixed-point words, masks that look like noise, signatures, secrets in shares.
 
-The cryptography is that of libraries: X25519, HKDF-SHA256 and AES of ``cryptography``, Shamir's shares of
+The cryptography is that of libraries: X25519, Ed25519, HKDF-SHA256 and AES of ``cryptography``, Shamir's shares of
 ``pycryptodome`` (whose AES takes five times as long). :mod:`fssl_core.privacy.secure_aggregation` is the protocol.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from fssl_core.errors import FsslError, SettingError
 
 try:
     from Crypto.Protocol.SecretSharing import Shamir
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -26,9 +29,12 @@ except ImportError as error:
         "Secure aggregation needs cryptography and pycryptodome: pip install 'fssl-core[privacy]'."
     ) from error
 
-KEY = 32  # bytes of an X25519 key
+KEY = 32  # bytes of an X25519 or Ed25519 key
+SIGNATURE = 64  # bytes of an Ed25519 signature
+COMMITMENT = 32  # bytes of a SHA-256
 SEED = 16  # bytes of a seed, which is a key of AES-128, and of a share of one
 PIECE = 2**16  # words at a time: mask and sum stay in the processor's cache
+FINEST = 2**8  # steps that a client's part of a value of 1 has at least: below, rounding takes too much of the client
 WORDS = {32: (np.dtype("<u4"), np.dtype("<i4")), 64: (np.dtype("<u8"), np.dtype("<i8"))}  # by bits
 
 
@@ -45,7 +51,7 @@ def encode(values: Tensor, share: float, bits: int, fraction_bits: int) -> np.nd
 
     Args:
         values: ``[P]``, float32 or float64.
-        share: a client's part of the weight of all clients, 0 to 1: a sum over clients is then no larger than a value.
+        share: a client's part of the weight of all clients, up to 1: a sum over clients is then no larger than a value.
         bits: of a word: a key of ``WORDS``.
         fraction_bits: of them after the point.
 
@@ -53,9 +59,14 @@ def encode(values: Tensor, share: float, bits: int, fraction_bits: int) -> np.nd
         ``[P]``, unsigned.
 
     Raises:
-        SettingError: a value is not a number, or larger than :func:`largest_value`.
+        SettingError: a value is not a number, or larger than :func:`largest_value`; or the share is above 1, or so
+            small that rounding leaves nothing of a client.
     """
     unsigned, signed = WORDS[bits]
+    if not FINEST <= share * 2.0**fraction_bits <= 2.0**fraction_bits:
+        finest = FINEST * 2.0**-fraction_bits
+        expected = f"a part of all weight from {finest:.1e} to 1; more fraction_bits than {fraction_bits} go lower"
+        raise SettingError("share", share, expected)
     limit = largest_value(bits, fraction_bits)
     numbers = values.detach().cpu().numpy()
     words = np.empty(len(numbers), unsigned)
@@ -96,7 +107,34 @@ def seal(seed: bytes, message: bytes) -> bytes:
 
 
 def unseal(seed: bytes, sealed: bytes) -> bytes:
-    return AESGCM(seed).decrypt(bytes(12), sealed, None)
+    """The message. Raises :class:`FsslError` where it is not as it was sealed."""
+    try:
+        return AESGCM(seed).decrypt(bytes(12), sealed, None)
+    except InvalidTag as error:
+        raise FsslError("A sealed message was changed on its way, or sealed for somebody else.") from error
+
+
+def verification_key(signing: bytes) -> bytes:
+    """What others check a party's signatures with. Its signing key is any 32 random bytes."""
+    return Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
+
+
+def sign(signing: bytes, message: bytes) -> bytes:
+    return Ed25519PrivateKey.from_private_bytes(signing).sign(message)
+
+
+def is_signed(verification: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the owner of a verification key has signed this message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(verification).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def commit(seed: bytes) -> bytes:
+    """What shows later that a seed is the one that was meant, and does not show the seed."""
+    return hashlib.sha256(b"commitment to a seed" + seed).digest()
 
 
 def apply_masks(words: np.ndarray, masks: Sequence[tuple[bytes, int]]) -> None:

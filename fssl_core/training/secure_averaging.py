@@ -2,10 +2,11 @@
 
 Motamedi and Kim, "Modular federated contrastive learning with twin normalization for resource-limited clients", TMLR,
 Section 5.5, footnote 12. The protocol is in :mod:`fssl_core.privacy.secure_aggregation`; the average is that of plain
-federated averaging up to the resolution of its fixed-point numbers.
+federated averaging up to the resolution of its fixed-point numbers. Batch norm's counts of batches are averaged in the
+open, as there.
 
-The ledger counts masked models, which are as large as plain ones at 32 bits; keys and shares are counted by the
-protocol's own :meth:`~fssl_core.privacy.secure_aggregation.Server.traffic`. The cosine and the divergence that a run
+The ledger counts masked models, which are as large as plain ones at 32 bits; keys, shares and signatures are counted by
+the protocol's own :meth:`~fssl_core.privacy.secure_parties.Server.traffic`. The cosine and the divergence that a run
 logs are read off single models: they belong to the simulation, no server could know them.
 """
 
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
 from fssl_core.federation.aggregation import Round
-from fssl_core.privacy.secure_aggregation import SecureAggregation, combine_securely
+from fssl_core.privacy.secure_aggregation import combine_securely
+from fssl_core.privacy.secure_messages import SecureAggregation
 from fssl_core.settings import check_choice
 from fssl_core.training.modular import AutoencoderSettings, AutoencoderTrainer
 
@@ -26,9 +28,9 @@ class SecureAutoencoderSettings(AutoencoderSettings):
     """Phase 1, securely aggregated.
 
     Args:
-        threshold: clients without whose help no mask can be lifted; None: more than two thirds of a round's.
+        threshold: so many clients have to last to the end of a round, more than half; None: more than two thirds.
         bits, fraction_bits: of the fixed-point numbers, see
-            :class:`~fssl_core.privacy.secure_aggregation.SecureAggregation`.
+            :class:`~fssl_core.privacy.secure_messages.SecureAggregation`.
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again

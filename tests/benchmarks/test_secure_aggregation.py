@@ -15,7 +15,9 @@ import torch
 
 from fssl_core.models import build_backbone
 from fssl_core.privacy.masks import decode, encode
-from fssl_core.privacy.secure_aggregation import Client, SecureAggregation, Server
+from fssl_core.privacy.secure_aggregation import simulated_clients
+from fssl_core.privacy.secure_messages import SecureAggregation
+from fssl_core.privacy.secure_parties import Server
 from fssl_core.random import generator
 
 pytestmark = pytest.mark.benchmark
@@ -41,15 +43,16 @@ def test_a_round_of_ten_resnets_takes_less_than_two_seconds_and_is_exact(bits, f
 
     for _ in range(4):
         start = time.process_time()
-        parties, server = [Client(protocol, number) for number in range(CLIENTS)], Server(protocol)
+        parties, server = simulated_clients(protocol), Server(protocol)
         keys = server.publish([party.public_keys() for party in parties])
         inboxes = server.deliver([party.sealed_shares(keys) for party in parties])
         book("keys and shares")
         masked = [parties[client].masked_model(models[client], 1 / CLIENTS, inboxes[client]) for client in left]
         book("masking")
         survivors = server.survivors(masked)
-        answers = [parties[client].unmasking(survivors) for client in left]
-        book("shares of secrets")
+        signatures = server.confirm([parties[client].consistency(survivors) for client in left])
+        answers = [parties[client].unmasking(signatures) for client in left]
+        book("consistency, shares of secrets")
         total = server.total(answers)
         average = decode(total, len(left) / CLIENTS, fraction_bits)
         book("server")
@@ -57,8 +60,8 @@ def test_a_round_of_ten_resnets_takes_less_than_two_seconds_and_is_exact(bits, f
     everything = sum(median.values())
     print(f"\n{parameters:,} values, {bits} bits, {CLIENTS} clients, {len(DROPPED)} lost; CPU seconds")
     for name, value in median.items():
-        print(f"  {name:18} {value:.3f}" + (f"  ({value / len(left):.3f} a client)" if name == "masking" else ""))
-    print(f"  {'total':18} {everything:.3f}  (bar {BAR:g})")
+        print(f"  {name:32} {value:.3f}" + (f"  ({value / len(left):.3f} a client)" if name == "masking" else ""))
+    print(f"  {'total':32} {everything:.3f}  (bar {BAR:g})")
 
     expected = sum(encode(models[client], 1 / CLIENTS, bits, fraction_bits) for client in left)
     assert np.array_equal(total, expected)

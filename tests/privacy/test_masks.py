@@ -46,6 +46,18 @@ def test_values_that_do_not_fit_are_refused(bad):
         masks.encode(values, 1e-3, 32, 24)
 
 
+@pytest.mark.parametrize("share", [100.0, 1.001, 0.0, 1e-9, -0.5, math.nan, math.inf])
+def test_shares_that_overflow_a_sum_or_vanish_in_rounding_are_refused(share):
+    with pytest.raises(SettingError, match=r"share=.* expected a part of all weight from 1\.5e-05 to 1"):
+        masks.encode(torch.ones(3), share, 32, 24)
+
+
+def test_the_smallest_share_of_a_client_is_still_seen():
+    share = masks.FINEST * 2.0**-24
+    back = masks.decode(masks.encode(torch.tensor([1.0, -0.5]), share, 32, 24), share, 24)
+    torch.testing.assert_close(back, torch.tensor([1.0, -0.5], dtype=torch.float64), rtol=0, atol=1 / masks.FINEST)
+
+
 @pytest.mark.parametrize("dtype", ["<u4", "<u8"])
 @pytest.mark.parametrize("length", [1, masks.PIECE, 2 * masks.PIECE + 77])
 def test_a_mask_is_aes_in_counter_mode(dtype, length):
@@ -68,6 +80,19 @@ def test_two_parties_agree_on_a_seed_for_each_purpose():
     assert keys == {masks.agree(other, masks.public_key(one), purpose) for purpose in ("a", "b")}
     assert len(keys | {masks.agree(third, masks.public_key(one), "a")}) == 3
     assert {len(key) for key in keys} == {masks.SEED}
+
+
+def test_a_signature_holds_for_one_message_and_one_key():
+    signing = [bytes([value]) * masks.KEY for value in (1, 2)]
+    keys = [masks.verification_key(key) for key in signing]
+    signature = masks.sign(signing[0], b"message")
+    assert len(signature) == masks.SIGNATURE
+    assert masks.is_signed(keys[0], b"message", signature)
+    changed = bytes([signature[0] ^ 1]) + signature[1:]
+    for key, message, signed in (
+        (keys[1], b"message", signature), (keys[0], b"messages", signature), (keys[0], b"message", changed)
+    ):  # fmt: skip
+        assert not masks.is_signed(key, message, signed)
 
 
 def test_any_threshold_shares_give_the_secret_and_fewer_do_not():

@@ -19,11 +19,15 @@ TINY = {
 }
 
 
-def trained(kind, **settings):
+def trainer_of(kind, **settings):
     settings = kind(**TINY | settings)
     trainer = settings.trainer(settings.load_data(), None)
     trainer.train(lambda *_, **__: None)
-    return trainer.shared.weights
+    return trainer
+
+
+def trained(kind, **settings):
+    return trainer_of(kind, **settings).shared.weights
 
 
 # A round differs by the resolution of 24 bits; Adam's first steps of the next one make more of it.
@@ -35,9 +39,21 @@ def test_rounds_end_where_those_of_plain_averaging_do(rounds, tolerance):
     assert secure.equal(trained(SecureAutoencoderSettings, rounds=rounds))
 
 
+def test_a_run_goes_on_when_batch_norm_has_counted_more_than_64_batches():
+    """20 images a client, 2 a batch, 7 passes: 70 batches in the first round."""
+    long = {"rounds": 1, "batch": 2, "local_epochs": 7, "norm": "batch"}
+    plain, secure = (trainer_of(kind, **long) for kind in (AutoencoderSettings, SecureAutoencoderSettings))
+    counts = [name for name in plain.shared.blocks if name.endswith("num_batches_tracked")]
+    assert counts
+    for name, block in plain.shared.blocks.items():
+        torch.testing.assert_close(secure.shared.blocks[name], block, rtol=0, atol=4 * 2**-24)
+    assert all(plain.shared.blocks[name].item() == 70 for name in counts)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"threshold": 2}, "threshold=2 cannot be used: expected a number from 3 to 4"),
         ({"aggregation": "l-dawa"}, "aggregation"),
         ({"threshold": 5}, "threshold"),
         ({"bits": 31}, "bits"),
