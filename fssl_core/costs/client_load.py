@@ -111,7 +111,7 @@ def _layerwise(settings: LayerwiseSettings, data: Dataset) -> ClientLoad:
     batch = min(s.batch, max(images))
     plan = s.plan(len(trainer.units))
     loads = {stage: _stage(trainer, stage, batch) for stage in dict.fromkeys(plan)}
-    used = torch.tensor([count - count % min(s.batch, count) for count in images])  # full batches only
+    used = torch.tensor([s.used(count) for count in images])
     seen = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
     macs = sum(count * loads[stage].image_macs for count, stage in zip(seen, plan, strict=True))
     return ClientLoad(macs / s.clients, tuple(loads.values()))

@@ -124,7 +124,7 @@ class Run:
         values = {
             "kind": type(self.settings).__name__,
             "version": _version(self.settings),
-            "settings": self.settings.as_dict(),
+            "settings": self.settings.identity(),
         }
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 

@@ -35,7 +35,7 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import added, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
@@ -91,6 +91,7 @@ class AveragingSettings(RoundSettings):
     # local training
     local_epochs: int = 5
     batch: int = 128  # images a step; a client with fewer takes all of them
+    incomplete_batch: str = added("left out", before="left out")  # of a local epoch; or "kept", as L-DAWA's code does
     target_at_start: str = "kept"  # the target branch of a client's round: its own of before, or the global model
     keep_velocity: bool = False  # SGD's momentum buffer survives between rounds, as do the clients that hold it
     learning_rate: float = 0.032

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fssl_core.training.trainer import Trainer
 
 SCHEDULES = ("cosine", "constant")
+INCOMPLETE_BATCHES = ("left out", "kept")
 
 
 class TrainingSettings(Settings):
@@ -186,10 +187,12 @@ class RoundSettings(FederationSettings):
     local_epochs: int
     batch: int
     schedule: str  # of the learning rate, round by round
+    incomplete_batch: str = "left out"  # or "kept": see used
 
     def check(self) -> None:
         super().check()
         check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("incomplete_batch", self.incomplete_batch, INCOMPLETE_BATCHES)
         for name in ("rounds", "local_epochs", "batch"):
             check_range(name, getattr(self, name), 1)
         if self.clients_per_round is not None:
@@ -199,6 +202,15 @@ class RoundSettings(FederationSettings):
     def sampled(self) -> int:
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
+
+    def used(self, images: int) -> int:
+        """Images that a client with so many trains on in a local epoch.
+
+        A client with less than a batch takes one of all its images. Of others the last, incomplete batch of an epoch
+        is left out, or kept unless it is a single image, which has no batch statistics and no negatives.
+        """
+        rest = images % min(self.batch, images)
+        return images if self.incomplete_batch == "kept" and rest != 1 else images - rest
 
     def rate(self, finished: int) -> float:
         """The learning rate in the round after ``finished`` others."""

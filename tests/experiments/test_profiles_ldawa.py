@@ -12,6 +12,7 @@ def test_ldawas_paper_profile_is_the_papers_setting():
     s = ldawa_settings("paper", method="L-DAWA")
     assert (s.architecture, s.width, s.norm, s.dataset) == ("resnet18", 64, "batch", "cifar10")
     assert (s.rounds, s.local_epochs, s.clients, s.clients_per_round, s.batch) == (200, 10, 10, None, 256)
+    assert s.incomplete_batch == "kept"  # its loader has no drop_last
     assert (s.learning_rate, s.momentum, s.weight_decay, s.schedule) == (0.03, 0.9, 1e-4, "constant")
     assert (s.partition.rpartition(":")[0], s.aggregation, s.selection) == ("dirichlet:0.1", "l-dawa", "last")
     assert (s.objective.projector, s.objective.temperature) == ((128,), 0.07)
