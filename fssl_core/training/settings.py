@@ -16,7 +16,7 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.models import ARCHITECTURES, Backbone, build_backbone, norms_of
+from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.settings import Settings, check_choice, check_range
 
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ class FederationSettings(TrainingSettings):
     probe_epochs: int = 100  # 0: no linear probe; images without labels never have one
     # execution
     precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Of code that some settings use only, beside the class's own ``version``; by name, where it has changed."""
+        return {name: number for name, number in VERSIONS.items() if name == self.architecture}
 
     @property
     def pairs(self) -> bool:
