@@ -39,7 +39,7 @@ class Settings:
         return dataclasses.asdict(self)
 
     def identity(self) -> dict[str, Any]:
-        """Plain values that tell these settings from others, as stored in a run's ``settings.json``: see :func:`added`."""
+        """Plain values that tell these settings from others, as in a run's ``settings.json``; see :func:`added`."""
         return _identity(self)
 
     @property
@@ -63,9 +63,12 @@ def added(default: Any, *, before: Any) -> Any:
 
 def _identity(value: Any) -> Any:
     if isinstance(value, Settings):
-        values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        kept = (field for field, own in values.items() if "before" not in field.metadata or own != field.metadata["before"])
-        return {field.name: _identity(values[field]) for field in kept}
+        values = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {
+            field.name: _identity(own)
+            for field, own in values
+            if "before" not in field.metadata or own != field.metadata["before"]
+        }
     return [_identity(one) for one in value] if isinstance(value, list | tuple) else value
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.experiments.profiles import averaging_settings
+from fssl_core.experiments.profiles import as_recorded, averaging_settings
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
 from fssl_core.training.averaging import METHODS, AveragingSettings
@@ -65,7 +65,8 @@ def ldawa_settings(profile: str, *, method: str, ssl_method: str = "SimCLR", **v
         # lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) they are at least held.
         chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
     objective = {"name": SSL_METHODS[ssl_method]} | own | values.pop("objective", {})
-    return averaging_settings(profile, objective=objective, **(chosen | METHODS[method] | values))
+    sets = as_recorded(METHODS[method]) if small else METHODS[method]
+    return averaging_settings(profile, objective=objective, **(chosen | sets | values))
 
 
 def ldawa_probe(profile: str, pretraining: AveragingSettings, **values: Any) -> ProbeSettings:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fssl_core.experiments.profiles import SMALL, SMALL_HEADS, TINY
+from fssl_core.experiments.profiles import SMALL, SMALL_HEADS, TINY, as_recorded
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
@@ -184,7 +184,7 @@ def mfcl_rival_settings(
     if kind is not SplitLearningSettings:  # which always has the last
         chosen |= {"selection": "last"}
     if small:
-        chosen |= small
+        chosen = as_recorded(chosen) | small
     elif profile == "gpu":
         chosen |= {"rounds": chosen.get("rounds", 100) // 10, "precision": "bfloat16"}
     chosen |= {"partition": _partition(profile, xi, chosen["clients"])}

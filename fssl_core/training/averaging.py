@@ -209,6 +209,7 @@ class AveragingTrainer(RoundTrainer):
         self.trained = ClientMatrix(model, s.sampled)
         self.layers = Layers(self.shared, s.layers)
         self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
+        self.began = ClientMatrix(model, 1) if s.client_update.follows_training else None  # the client's local training
         self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
         target = s.objective.build_target(model)
         self.target = None if target is None else ClientMatrix(target, 1)
@@ -355,6 +356,8 @@ class AveragingTrainer(RoundTrainer):
         self.worker.take(self.shared, [0])
         if self.own is not None and not newcomer:
             self._keep_own(client, self._withheld(client))
+        if self.began is not None:
+            self.began.take(self.worker, [0])
         if self.target is not None:
             if self.targets is not None:
                 self.target.take(self.targets, [client])
@@ -436,6 +439,7 @@ class AveragingTrainer(RoundTrainer):
 
     def _finish(self, place: int, client: int) -> None:
         """The client sends its model and what else it exchanges, and remembers the rest."""
+        s = self.settings
         for block in self.uploads(client):
             self.ledger.send(block, "parameters", "up", torch.tensor([client]))
         self._contribute(client)
@@ -444,6 +448,8 @@ class AveragingTrainer(RoundTrainer):
             if own is not None:
                 matrix.put(own, [client])
         memory = self.memory[client]
+        if self.began is not None:
+            s.client_update.trained(self.began, self.worker, memory["update"])
         memory["objective"] = self.learner.state_dict()
         memory["rounds"] += 1
 
