@@ -160,7 +160,7 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
     smallest = min(len(part) for part in s.divide(data))
     check_range("client_batch", s.client_batch, 1, smallest)
     client, image = s.build_model(data)[0], _image(data)
-    views = VIEWS if s.symmetric else 1  # through either model
+    views = VIEWS if s.both_views else 1  # through either model
     memory = training_memory(client, image, views * s.client_batch)
     if s.momentum == 0:
         memory = replace(memory, optimiser_bytes=0)
