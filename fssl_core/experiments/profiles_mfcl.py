@@ -77,10 +77,10 @@ _SETS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def _partition(profile: str, xi: float, clients: int) -> str:
-    """Dirichlet's, the smallest client having a batch; the paper's clients have equally many images."""
-    least = {"smoke": 8, "laptop": 32}.get(profile, 128 if clients <= 10 else 16)
-    return f"dirichlet:{xi:g}:{least}"
+def _partition(profile: str, xi: float) -> str:
+    """Dirichlet's, with equally many images a client; at ``smoke`` and ``laptop`` with a batch for the smallest one."""
+    least = {"smoke": 8, "laptop": 32}.get(profile)
+    return f"dirichlet:{xi:g}:{least}" if least else f"dirichlet-equal:{xi:g}"
 
 
 def mfcl_settings(
@@ -115,7 +115,7 @@ def mfcl_settings(
         first, second = own[0] | first, (own[1] if profile == "paper" else {}) | second
     seed = {"seed": values.get("seed", 0)}
     chosen = first | seed | {"norm": norm}
-    chosen |= {"partition": _partition(profile, xi, chosen.get("clients", AutoencoderSettings.clients))}
+    chosen |= {"partition": _partition(profile, xi)}
     return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | (phase1 or {})))).changed(
         **(second | sending | seed | values)
     )
@@ -187,7 +187,7 @@ def mfcl_rival_settings(
         chosen = as_recorded(chosen) | small
     elif profile == "gpu":
         chosen |= {"rounds": chosen.get("rounds", 100) // 10, "precision": "bfloat16"}
-    chosen |= {"partition": _partition(profile, xi, chosen["clients"])}
+    chosen |= {"partition": _partition(profile, xi)}
     rounds = {**chosen, **values}.get("rounds", 100)
     if kind is FeatArcSettings:  # groups from a tenth of the rounds on
         chosen |= {"group_from": max(1, rounds // 10)}
