@@ -36,7 +36,15 @@ SMALL_HEADS: dict[str, dict[str, Any]] = {  # by objective
     "byol": {"projector": (128, 64), "predictor": (128, 64)},
     "simclr": {"projector": (64,)},
     "fedca": {"projector": (64,)},
-    "orchestra": {"projector": (128, 64), "local_clusters": 8, "global_clusters": 16, "memory_size": 64},
+    "orchestra": {
+        "projector": (128, 64),
+        "local_clusters": 8,
+        "global_clusters": 16,
+        "memory_size": 64,
+        "output_norm": "none",  # these three as their runs were recorded
+        "views": 2,
+        "start": "random",
+    },
     "barlow-twins": {"projector": (64,)},
     "simsiam": {"projector": (128, 64), "predictor": (32, 64)},
     "moco-v3": {"projector": (128, 64), "predictor": (128, 64)},

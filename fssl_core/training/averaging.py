@@ -129,6 +129,10 @@ class AveragingSettings(RoundSettings):
         return self.objective.supervised
 
     @property
+    def views(self) -> int:
+        return 1 if self.supervised else self.objective.views
+
+    @property
     def method(self) -> str:
         """See :func:`method_name`."""
         return method_name(self.aggregation, self.client_update.name, self.proximal)
@@ -233,9 +237,22 @@ class AveragingTrainer(RoundTrainer):
         sampled = s.taking_part(self.finished)
         self._make_room(len(sampled))
         place = len(self.rows)
+        if s.objective.begins and self.progress[0] == 0:
+            self.begin_objective(sampled)
         self.rows.append(self.train_client(place, int(sampled[place])))
         if len(self.rows) == len(sampled):
             self.close_round(sampled)
+
+    @torch.no_grad()
+    def begin_objective(self, sampled: Tensor) -> None:
+        """A round without training, before the first one, for an objective that begins with contributions."""
+        for client in sampled.tolist():
+            self._start(client)
+            with self.settings.autocast(self.device):
+                self.learner.begin(self.features(self.views(*batch)) for batch in self.batches(client, 0))
+            self._contribute(client)
+            self.memory[client]["objective"] = self.learner.state_dict()
+        self._pool()
 
     def close_round(self, sampled: Tensor) -> None:
         """The server's part: aggregate the rows of :attr:`trained`, log the round, evaluate the global model.
@@ -303,10 +320,11 @@ class AveragingTrainer(RoundTrainer):
         s, images = self.settings, self.data.train.images[rows]
         if s.supervised:
             views = self.augment(images, draws[:, 0])[None]
-        elif self.augment_second == self.augment:  # both in one call
+        elif s.views == 2 and self.augment_second == self.augment:  # both in one call
             views = self.augment.two_views(images[None], draws[None])[0]
         else:
-            views = torch.stack([self.augment(images, draws[:, 0]), self.augment_second(images, draws[:, 1])])
+            presets = [self.augment, self.augment_second, self.augment][: s.views]
+            views = torch.stack([preset(images, draws[:, view]) for view, preset in enumerate(presets)])
         return self.data.normalise(views, s.dtype)
 
     def features(self, views: Tensor) -> Tensor:

@@ -208,6 +208,11 @@ class RoundSettings(FederationSettings):
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
 
+    @property
+    def views(self) -> int:
+        """Views of an image in a step."""
+        return 1 if self.supervised else 2
+
     def used(self, images: int) -> int:
         """Images that a client with so many trains on in a local epoch.
 

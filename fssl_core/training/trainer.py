@@ -224,8 +224,8 @@ class RoundTrainer(Trainer):
         s, part = self.settings, self.parts[client]
         used = s.used(len(part))
         order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
-        views = 1 if s.supervised else 2
-        draws = self.augment.draw(views * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, -1))
+        draws = self.augment.draw(s.views * used, generator(s.seed, "augment", number, client))
+        draws = draws.unflatten(0, (used, s.views))
         size = min(s.batch, used)
         return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
 
