@@ -15,8 +15,8 @@ CIFAR-100 augmented ones. Here they are test images, or with ``attacked="train"`
 not have.
 
 Differs from the authors' code: the epoch is selected on all images set aside for that, not on one batch of them; images
-are not stored as JPEG in between; the attacker's images and the 128 attacked ones are drawn here, theirs are fixed files;
-the activations of the attacker's images are computed once, since neither the client nor the images change.
+are not stored as JPEG in between; all images are drawn here, the attacked ones are a fixed file there; the activations
+of the attacker's images are computed once, since neither the client nor the images change.
 """
 
 from collections.abc import Callable, Sequence
