@@ -14,11 +14,14 @@ from fssl_core.training.moon import MoonSettings
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 
-MFCL_METHODS: dict[str, tuple[str, dict[str, Any]]] = {  # by the name in MFCL's tables: the clients' norm, phase 2
-    "MFCL(BN)": ("batch", {}),
-    "MFCL(GN)": ("group", {}),
-    "MFCL(TN)": ("twin", {}),
-    "MFCL(TN), views apart": ("twin", {"twins": False}),  # ours: what is sent is normalised as a test image is
+MFCL_METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # by name: the clients' norm, phases 1 and 2
+    "MFCL(BN)": ("batch", {}, {}),
+    "MFCL(GN)": ("group", {}, {}),
+    "MFCL(TN)": ("twin", {}, {}),
+    # Readings of twin norm (fssl_core/models/twin_norm.py), of which the paper names none.
+    "MFCL(TN), equation": ("twin", {"variance": "equation"}, {}),
+    "MFCL(TN), listing": ("twin", {"variance": "mean"}, {}),
+    "MFCL(TN), views apart": ("twin", {}, {"twins": False}),  # what is sent is normalised as a test image is
 }
 _DIGITS: dict[str, Any] = {
     "dataset": "scattered-digits",
@@ -108,7 +111,7 @@ def mfcl_settings(
     check_choice("profile", profile, PROFILES)
     check_choice("method", method, MFCL_METHODS)
     check_choice("dataset", dataset, _SETS)
-    norm, sending = MFCL_METHODS[method]
+    norm, reading, sending = MFCL_METHODS[method]
     first, second = _MFCL[profile]
     if profile not in ("smoke", "laptop"):
         own = _SETS[dataset]
@@ -116,7 +119,7 @@ def mfcl_settings(
     seed = {"seed": values.get("seed", 0)}
     chosen = first | seed | {"norm": norm}
     chosen |= {"partition": _partition(profile, xi)}
-    return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | (phase1 or {})))).changed(
+    return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | reading | (phase1 or {})))).changed(
         **(second | sending | seed | values)
     )
 
