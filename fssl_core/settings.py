@@ -35,14 +35,41 @@ class Settings:
         return dataclasses.replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as stored in a run's ``settings.json``."""
+        """Plain values of all fields."""
         return dataclasses.asdict(self)
+
+    def identity(self) -> dict[str, Any]:
+        """Plain values that tell these settings from others, as in a run's ``settings.json``; see :func:`added`."""
+        return _identity(self)
 
     @property
     def key(self) -> str:
         """Sixteen hex digits that name these settings: equal settings, equal key."""
-        text = json.dumps({"kind": type(self).__name__, **self.as_dict()}, sort_keys=True)
+        text = json.dumps({"kind": type(self).__name__, **self.identity()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def added(default: Any, *, before: Any) -> Any:
+    """A field for something that the code did in one way only when runs were stored.
+
+    Settings in which the field says just that keep the key that they had without the field, and their runs.
+
+    Args:
+        default: of the field.
+        before: the value that stands for what the code did before.
+    """
+    return dataclasses.field(default=default, metadata={"before": before})
+
+
+def _identity(value: Any) -> Any:
+    if isinstance(value, Settings):
+        values = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {
+            field.name: _identity(own)
+            for field, own in values
+            if "before" not in field.metadata or own != field.metadata["before"]
+        }
+    return [_identity(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def check_choice(name: str, value: object, allowed: Collection) -> None:

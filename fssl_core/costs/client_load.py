@@ -111,7 +111,7 @@ def _layerwise(settings: LayerwiseSettings, data: Dataset) -> ClientLoad:
     batch = min(s.batch, max(images))
     plan = s.plan(len(trainer.units))
     loads = {stage: _stage(trainer, stage, batch) for stage in dict.fromkeys(plan)}
-    used = torch.tensor([count - count % min(s.batch, count) for count in images])  # full batches only
+    used = torch.tensor([s.used(count) for count in images])
     seen = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
     macs = sum(count * loads[stage].image_macs for count, stage in zip(seen, plan, strict=True))
     return ClientLoad(macs / s.clients, tuple(loads.values()))
@@ -160,7 +160,7 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
     smallest = min(len(part) for part in s.divide(data))
     check_range("client_batch", s.client_batch, 1, smallest)
     client, image = s.build_model(data)[0], _image(data)
-    views = VIEWS if s.symmetric else 1  # through either model
+    views = VIEWS if s.both_views else 1  # through either model
     memory = training_memory(client, image, views * s.client_batch)
     if s.momentum == 0:
         memory = replace(memory, optimiser_bytes=0)

@@ -6,6 +6,8 @@ trained part counts three and a frozen one counts one. The rest is our reading, 
 (``reference/accounting_conventions.md``):
 
 - a "GB" is 1000 MiB, a value has 4 bytes; the heads are sent in every round, target branches never,
+- a finished block is not sent again: the engine's ledger counts it once more, when the next stage begins (Algorithm 1,
+  line 14),
 - GFLOPs are of one input in each local epoch, 3 x 180 in all; target branches and the final norm do not count;
   MoCoV3 and BYOL count one view, SimCLR two,
 - FedCA, a hypothesis for one row: beside the model a client sends a dictionary of the projections of its images in

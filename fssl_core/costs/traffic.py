@@ -106,7 +106,7 @@ def engine_traffic(
 
     A sampled client sends the latents of both branches, receives the gradient of the online ones, and uploads its
     model at every synchronisation. Every client, sampled or not, downloads the average. Buffers count as parameters.
-    A frozen client only sends: with a symmetric loss its latents once, since both branches are the same.
+    A frozen client only sends: its latents once where both views pass through both branches, which are the same.
 
     Args:
         backbone: the whole model.
@@ -114,7 +114,8 @@ def engine_traffic(
         images: images that the client processes in the epoch: its steps times its batch.
         syncs: synchronisations in the epoch.
         momentum_sync: momentum models are averaged as well: on in MonAcoSFL, off in MocoSFL.
-        symmetric: both views pass through both branches, rather than one view through each.
+        symmetric: both views pass through both branches, rather than one view through each:
+            ``SplitSettings.both_views``.
         sampled: the client takes part in this epoch.
         freeze_client: the client part is neither trained nor synchronised.
         image_size: side in pixels; the backbone's own unless given.

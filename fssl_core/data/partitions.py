@@ -7,6 +7,9 @@ Schemes:
     ``"dirichlet:alpha"``: each class is divided in proportions drawn from a symmetric Dirichlet distribution
         (Hsu et al., "Measuring the Effects of Non-Identical Data Distribution", 2019); small alpha, unlike clients.
     ``"dirichlet:alpha:least"``: the same, drawn again until every client has so many images; ``least`` is 1 above.
+    ``"dirichlet-equal:alpha"``: equally many images for every client, whose class shares are a draw of the distribution
+        (Hsu et al., likewise). In random order, clients draw the class of each image by their shares, among the classes
+        of which images are left, or by how many are left where they want none of those.
     ``"majority:share"``: of the first classes, as many as clients, client i holds this share of class i, and the others
         have equal parts of the rest of it; images of further classes go to nobody. With equally frequent classes this
         is the bias sigma of Wang et al., "Optimizing Federated Learning on Non-IID Data with Reinforcement Learning",
@@ -20,7 +23,7 @@ from torch import Tensor
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
-SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, majority:share, one-class"
+SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, dirichlet-equal:alpha, majority:share, one-class"
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
 
@@ -58,6 +61,8 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         alpha, _, least = argument.partition(":")
         numbers = _number(scheme, alpha, float), _number(scheme, least or "1", int)
         parts = _dirichlet(labels, clients, scheme, *numbers, draw)
+    elif kind == "dirichlet-equal":
+        parts = _dirichlet_equal(labels, clients, _number(scheme, argument, float), draw)
     elif kind == "majority":
         parts = _by_majority(labels, clients, scheme, _number(scheme, argument, float), draw)
     else:
@@ -142,6 +147,24 @@ def _dirichlet(
     images = f"{least} images" if least > 1 else "an image"
     expected = f"a larger alpha or fewer clients: no draw of {DIRICHLET_DRAWS} gave each of {clients} clients {images}"
     raise SettingError("partition", scheme, expected)
+
+
+def _dirichlet_equal(labels: Tensor, clients: int, alpha: float, draw: torch.Generator) -> list[Tensor]:
+    members = _members(labels, draw)
+    left = np.array([len(images) for images in members])
+    numbers = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))
+    shares = numbers.dirichlet(np.full(len(members), alpha), size=clients)  # [clients, classes]
+    sizes = [len(piece) for piece in torch.empty(len(labels)).tensor_split(clients)]
+    counts = np.zeros(shares.shape, dtype=int)
+    for client, size in zip(numbers.permutation(clients), sizes, strict=True):
+        while missing := size - counts[client].sum():
+            wanted = shares[client] * (left > 0)
+            odds = wanted if wanted.sum() > 0 else left
+            taken = np.minimum(numbers.multinomial(missing, odds / odds.sum()), left)  # the rest is drawn again
+            counts[client] += taken
+            left -= taken
+    pieces = [images.split(column.tolist()) for images, column in zip(members, counts.T, strict=True)]
+    return [torch.cat(client) for client in zip(*pieces, strict=True)]
 
 
 def _by_majority(labels: Tensor, clients: int, scheme: str, share: float, draw: torch.Generator) -> list[Tensor]:

@@ -18,7 +18,7 @@ from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings
-from fssl_core.training.split import SplitSettings
+from fssl_core.training.split import METHODS, SplitSettings
 
 # What laptop and smoke have in common. Found with small runs, not tuned for a claim.
 SMALL: dict[str, Any] = {
@@ -36,7 +36,15 @@ SMALL_HEADS: dict[str, dict[str, Any]] = {  # by objective
     "byol": {"projector": (128, 64), "predictor": (128, 64)},
     "simclr": {"projector": (64,)},
     "fedca": {"projector": (64,)},
-    "orchestra": {"projector": (128, 64), "local_clusters": 8, "global_clusters": 16, "memory_size": 64},
+    "orchestra": {
+        "projector": (128, 64),
+        "local_clusters": 8,
+        "global_clusters": 16,
+        "memory_size": 64,
+        "output_norm": "none",  # these three as their runs were recorded
+        "views": 2,
+        "start": "random",
+    },
     "barlow-twins": {"projector": (64,)},
     "simsiam": {"projector": (128, 64), "predictor": (32, 64)},
     "moco-v3": {"projector": (128, 64), "predictor": (128, 64)},
@@ -51,18 +59,39 @@ _LAPTOP: dict[str, Any] = SMALL | {
     "epochs": 10,
 }
 _SMOKE: dict[str, Any] = _LAPTOP | TINY | {"sync_every": 2, "epochs": 2}
+_PAPERS = {"MocoSFL": "mocosfl", "MonAcoSFL": "monacosfl"}  # by method
 _GPU: dict[str, Any] = {"epochs": 20, "precision": "bfloat16"}
 
 
-def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = None, **values: Any) -> SplitSettings:
+def as_recorded(method: dict[str, Any]) -> dict[str, Any]:
+    """What a method sets, at ``smoke`` and ``laptop``: with the divergence that their runs were recorded with."""
+    update = method.get("client_update")
+    if not hasattr(update, "divergence"):
+        return method
+    return method | {"client_update": update.changed(divergence="distance")}
+
+
+def split_settings(
+    profile: str,
+    *,
+    clients: int,
+    method: str = "MonAcoSFL",
+    paper: str | None = None,
+    syncs_per_epoch: int | None = None,
+    **values: Any,
+) -> SplitSettings:
     """Split federated training at a profile, with batch and sampling that suit the number of clients.
 
     The server's batch stays at 100 images (MocoSFL's automatic rule, :func:`auto_adjust`); at ``smoke`` and
-    ``laptop`` the clients' learning rate is the server's times the number of clients in an epoch.
+    ``laptop`` the clients' learning rate is the server's times the number of clients in an epoch. At ``gpu`` and
+    ``paper`` data and architecture decide what else the paper sets.
 
     Args:
         profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
         clients: size of the federation, 1 to 1000.
+        method: ``"MocoSFL"`` or ``"MonAcoSFL"``.
+        paper: ``"mocosfl"`` or ``"monacosfl"``, whose settings ``gpu`` and ``paper`` have: MonAcoSFL's experiments
+            have MocoSFL, too, with settings of their own. None: that of the method's own paper.
         syncs_per_epoch: how often clients are synchronised in an epoch, evenly, at most after every step. The data
             set must be there, because its size decides how many steps an epoch has. None: the profile's
             ``sync_every``.
@@ -73,6 +102,9 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
         DataError: ``syncs_per_epoch`` is given and the data set is missing.
     """
     check_choice("profile", profile, PROFILES)
+    check_choice("method", method, METHODS)
+    check_choice("paper", paper or _PAPERS[method], _PAPERS.values())
+    values = {"method": method} | values
     rule = auto_adjust(clients)
     chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "gpu": _GPU, "paper": {}}[profile]
     settings = SplitSettings(clients=clients, client_batch=rule.client_batch, clients_per_epoch=rule.clients_per_epoch)
@@ -85,8 +117,9 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
         # rate scaled by their number they train about as fast as the server.
         taking_part = values.get("clients_per_epoch") or rule.clients_per_epoch
         derived["client_learning_rate"] = values.get("learning_rate", settings.learning_rate) * taking_part
-    else:  # ten synchronisations in an epoch of 50,000 images
-        derived["sync_every"] = 50_000 // clients // rule.client_batch // 10
+    else:
+        steps = 50_000 // clients // rule.client_batch  # of an epoch of CIFAR
+        derived |= _papers_own(paper or _PAPERS[method], steps, values)
     settings = settings.changed(**(derived | values))
     if syncs_per_epoch is None:
         return settings
@@ -95,6 +128,26 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
         raise SettingError("syncs_per_epoch", syncs_per_epoch, "None where sync_every is given")
     steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
     return settings.changed(sync_every=max(1, steps // syncs_per_epoch))
+
+
+def _papers_own(paper: str, steps: int, values: dict[str, Any]) -> dict[str, Any]:
+    """What a paper sets for these data and this architecture, where it is not a field's default.
+
+    Args:
+        paper: its key.
+        steps: of a client in an epoch of 50,000 images.
+        values: what is asked for.
+    """
+    dataset, architecture = values.get("dataset"), values.get("architecture")
+    own: dict[str, Any] = {"partition": "classes:20" if dataset == "cifar100" else "classes:2"}
+    if dataset == "imagenet12":
+        own["image_size"] = 224
+    if architecture == "resnet50":  # the hidden layer is four times as wide, as the features are
+        own["projector_hidden"] = 4096
+    if paper == "mocosfl":  # Section 5.1: so many steps for any number of clients; the mean of two swapped losses
+        return own | {"sync_every": 50, "swap_at": "server", "seed": 1234}
+    # Section 5.1: ten synchronisations an epoch. The script for MobileNetV2 is the only one with the other loss.
+    return own | {"sync_every": steps // 10, "swap_at": "server-sum" if architecture == "mobilenetv2" else "client"}
 
 
 def averaging_settings(profile: str, *, objective: str | dict[str, Any], **values: Any) -> AveragingSettings:

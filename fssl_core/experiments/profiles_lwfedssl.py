@@ -6,7 +6,7 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.experiments.profiles import SMALL_HEADS
+from fssl_core.experiments.profiles import SMALL_HEADS, as_recorded
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
@@ -100,7 +100,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         own = own | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
     wanted = own | values.pop("objective", {})
     objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
-    return LayerwiseSettings(objective=objective).changed(**(chosen | _METHODS[method] | values))
+    sets = as_recorded(_METHODS[method]) if profile in _SMALL else _METHODS[method]
+    return LayerwiseSettings(objective=objective).changed(**(chosen | sets | values))
 
 
 PROTOCOLS = {"fine-tuning": FineTuneSettings, "linear probe": ProbeSettings}

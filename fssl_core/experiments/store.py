@@ -124,7 +124,7 @@ class Run:
         values = {
             "kind": type(self.settings).__name__,
             "version": _version(self.settings),
-            "settings": self.settings.as_dict(),
+            "settings": self.settings.identity(),
         }
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 
@@ -302,8 +302,9 @@ class _Bar:
 
 
 def _version(settings: Settings) -> int | str:
-    """The version of the code behind a result, and of that behind the runs which it builds on."""
-    own, others = getattr(settings, "version", 1), set()
+    """The version of the code behind a result, of its parts, and of that behind the runs which it builds on."""
+    own = getattr(settings, "version", 1)
+    others = {f"{name} {number}" for name, number in getattr(settings, "versions", {}).items()}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         for nested in value if isinstance(value, tuple) else (value,):

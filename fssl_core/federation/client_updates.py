@@ -15,8 +15,17 @@ takes part for the first time has nothing to keep; a layer that was not exchange
             in every second round, the half of the layers that moved least at the last synchronisation stays with
             the clients.
 
-Divergence of encoders is, as in the authors' code of FedU and FedEMA, the L2 distance of each convolution (here: of
-each tensor of two or more dimensions), averaged over them.
+The divergence of FedU and FedEMA has two readings, of the L2 distance of each convolution (here: of each tensor of two
+or more dimensions), averaged over them:
+
+- ``"drift"``, as in the authors' code: from the encoder with which the client began its last local training to the
+  one with which it ended it, without shortcut convolutions. It is the default, and with it the threshold of 0.4 and
+  the autoscaler mean what they mean there.
+- ``"distance"``: from the client's last encoder to the new global one, shortcuts included.
+
+The texts that this project reproduces only say "the divergence between the backbone models of the clients and the
+server" (L-DAWA, Section 2), which fits both. Differs from the authors' code in both: FedEMA mixes batch norm's running
+statistics as it mixes weights; there they are the global model's.
 """
 
 from dataclasses import dataclass
@@ -27,15 +36,17 @@ from torch import Tensor
 
 from fssl_core.federation.aggregation import Layers
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Settings, added, check_choice, check_range
+
+DIVERGENCES = ("drift", "distance")
 
 
-def encoder_divergence(own: ClientMatrix, shared: ClientMatrix) -> float:
+def encoder_divergence(own: ClientMatrix, shared: ClientMatrix, *, shortcuts: bool = True) -> float:
     """Mean over the encoder's weight tensors of ``|own - shared|``; matrices of one row."""
     distances = [
         torch.linalg.vector_norm(block - shared.blocks[name])
         for name, block in own.parameter_blocks.items()
-        if name.startswith("encoder.") and block.dim() > 2
+        if name.startswith("encoder.") and block.dim() > 2 and (shortcuts or ".shortcut." not in name)
     ]
     return torch.stack(distances).mean().item()
 
@@ -71,6 +82,14 @@ class ClientUpdate(Settings):
         """
         return torch.zeros(len(layers))
 
+    @property
+    def follows_training(self) -> bool:
+        """Whether :meth:`trained` is to be called."""
+        return False
+
+    def trained(self, before: ClientMatrix, after: ClientMatrix, memory: dict[str, Any]) -> None:
+        """Note in ``memory`` what :meth:`kept` needs of the client's local training; matrices of one row."""
+
     def skipped(self, finished: int, moved: Tensor | None) -> Tensor | None:
         """Layers that are not exchanged at the end of a round, bool ``[L]``; None: all are.
 
@@ -83,7 +102,33 @@ class ClientUpdate(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedU(ClientUpdate):
+class DivergenceAware(ClientUpdate):
+    """What FedU and FedEMA share.
+
+    Args:
+        divergence: ``"drift"`` or ``"distance"``: see the module.
+    """
+
+    divergence: str = added("drift", before="distance")
+
+    def check(self) -> None:
+        super().check()
+        check_choice("divergence", self.divergence, DIVERGENCES)
+
+    @property
+    def follows_training(self) -> bool:
+        return self.divergence == "drift"
+
+    def trained(self, before: ClientMatrix, after: ClientMatrix, memory: dict[str, Any]) -> None:
+        memory["drift"] = encoder_divergence(after, before, shortcuts=False)
+
+    def diverged(self, own: ClientMatrix, shared: ClientMatrix, memory: dict[str, Any]) -> float:
+        """The divergence, of what :meth:`kept` is given."""
+        return memory["drift"] if self.follows_training else encoder_divergence(own, shared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedU(DivergenceAware):
     """A predictor of one's own where encoders diverge; where there is none, the projection head's last layer."""
 
     name: str = "fedu"
@@ -94,7 +139,7 @@ class FedU(ClientUpdate):
         check_range("threshold", self.threshold, 0)
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
-        if encoder_divergence(own, shared) < self.threshold:
+        if self.diverged(own, shared, memory) < self.threshold:
             return torch.zeros(len(layers))
         head = [name for name in own.blocks if name.startswith("predictor.")]
         if not head:
@@ -105,7 +150,7 @@ class FedU(ClientUpdate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedEMA(ClientUpdate):
+class FedEMA(DivergenceAware):
     """``kept = min(scale * divergence, 1)`` of every layer; the scale makes a client's first share ``tau``."""
 
     name: str = "fedema"
@@ -116,7 +161,7 @@ class FedEMA(ClientUpdate):
         check_range("tau", self.tau, 0, 1)
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
-        divergence = encoder_divergence(own, shared)
+        divergence = self.diverged(own, shared, memory)
         if "scale" not in memory:
             memory["scale"] = self.tau / max(divergence, 1e-12)
         return torch.full((len(layers),), min(memory["scale"] * divergence, 1.0))

@@ -31,6 +31,9 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
 
+# Of architectures that compute something else than when runs of them were stored: those runs are computed again.
+VERSIONS = {"mobilenetv2": 2, "mobilenetv2-imagenet": 2}
+
 TORCHS_OWN = (nn.Conv2d, nn.ConvTranspose2d, nn.GroupNorm, nn.BatchNorm2d)  # cannot run all clients in one call
 
 
@@ -90,6 +93,7 @@ def _check_layers(name: str, backbone: Backbone) -> None:
 __all__ = [
     "ARCHITECTURES",
     "CUTS",
+    "VERSIONS",
     "Backbone",
     "GlobalPool",
     "Projector",

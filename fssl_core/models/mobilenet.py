@@ -1,11 +1,10 @@
 """MobileNetV2 (Sandler et al., 2018) in the variant of MocoSFL's and MonAcoSFL's code, as units that can be cut apart.
 
-Differences from the paper, all as in that code: ReLU instead of ReLU6; residual connections in all blocks of stride 1,
+Differences from the paper, all as in that code: ReLU instead of ReLU6, and none after the stem and after the last
+convolution, so that both end with their normalisation; residual connections in all blocks of stride 1,
 with a 1x1 projection where the number of channels changes; the strides of CIFAR unless asked otherwise. The
 projection is a plain convolution with batch norm even where all other normalisations are group norms, which is why a
 client of batch 1 has running statistics in this model.
-
-The first and the last cut carry values before their ReLU: it is the first operation of the part that follows.
 """
 
 import torch.nn.functional as F
@@ -46,7 +45,7 @@ class InvertedResidual(nn.Module):
 def mobilenetv2(
     name: str, *, width: int, norm: str, image_size: int, channels: int, strides: str = "cifar"
 ) -> Backbone:
-    """MobileNetV2 with units ``stem``, ``stage1`` to ``stage7``, ``last``, and the final ``relu``.
+    """MobileNetV2 with units ``stem``, ``stage1`` to ``stage7`` and ``last``.
 
     Args:
         name: the backbone's name.
@@ -69,13 +68,10 @@ def mobilenetv2(
     units: dict[str, nn.Module] = {"stem": conv_norm(norm, channels, in_channels, 3, stem_stride)}
     for stage, ((expansion, count, depth), first_stride) in enumerate(zip(STAGES, stage_strides, strict=True), start=1):
         blocks = nn.Sequential()
-        if stage == 1:
-            blocks.append(nn.ReLU())  # the stem's; not in place, since its input is what the client sent
         for index in range(depth):
             stride = first_stride if index == 0 else 1
             blocks.append(InvertedResidual(in_channels, scaled(count), expansion, stride, norm))
             in_channels = scaled(count)
         units[f"stage{stage}"] = blocks
     units["last"] = conv_norm(norm, in_channels, scaled(LAST_CHANNELS), 1)
-    units["relu"] = nn.ReLU()
     return Backbone(units, name=name, feature_dim=scaled(LAST_CHANNELS), channels=channels, image_size=image_size)

@@ -8,11 +8,15 @@ Equation and listing are not the same, and neither is complete:
 
 - The variance of Equation 2 is taken around the mean of both views (``"pooled"``, the default here). The listing takes
   the mean of the two views' own variances (``"mean"``), which leaves out ((mean_1 - mean_2) / 2)^2.
-- Equation 2 has one mean per pixel; here, as in the listing, mean and variance are over pixels, too.
+- Read literally, Equation 2 has one mean per pixel, as it adds up maps, and its variance has the squared norm of a map,
+  a sum over pixels (``"equation"``). Both others, as the listing, are means over pixels, too.
 - Epsilon of 1e-5, and a scale and a shift for each channel, come from the listing; Equation 3 has no epsilon.
 
+In all three the two views are opposite behind the norm, group by group, and with ``"equation"`` pixel by pixel, too.
+How views are normalised that are *sent* neither says: together, or apart (:mod:`fssl_core.training.representations`).
+
 Open in the paper, and chosen here: where Lambda does not divide the number of channels, they are one group; and an
-image without a second view, as in inference, is its own twin, which makes this group norm.
+image without a second view, as in inference, is its own twin, which makes this group norm unless it is ``"equation"``.
 """
 
 from collections.abc import Iterator
@@ -25,7 +29,7 @@ from torch import Tensor, nn
 from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice, check_range
 
-VARIANCES = ("pooled", "mean")
+VARIANCES = ("pooled", "mean", "equation")
 CHANNELS_PER_GROUP = 8  # Lambda; with 16 the best of Table 17
 
 
@@ -38,7 +42,8 @@ class TwinNorm(nn.GroupNorm):
     Args:
         channels: C. Parameters may carry a leading dimension of clients, see :mod:`fssl_core.models.layers`.
         channels_per_group: Lambda, of each view.
-        variance: ``"pooled"``, Equation 2, or ``"mean"``, Table 18.
+        variance: ``"pooled"``, Equation 2 with means over pixels; ``"mean"``, Table 18; ``"equation"``, Equation 2 as
+            it is written, whose output is smaller by the root of the number of pixels.
 
     Raises:
         SettingError: an argument that cannot be used; in the forward pass, an odd batch where halves are twins.
@@ -54,17 +59,19 @@ class TwinNorm(nn.GroupNorm):
     def forward(self, x: Tensor) -> Tensor:
         groups = self.weight.numel() // self.num_channels * self.num_groups  # of all clients
         weight, bias = self.weight.flatten(), self.bias.flatten()
-        if not (self.training or self.paired):
+        together = self.training or self.paired
+        if not together and self.variance != "equation":
             return F.group_norm(x, groups, weight, bias, self.eps)
-        if x.shape[0] % 2:
+        if together and x.shape[0] % 2:
             expected = "an even number: K first views, then the K second views of the same images, in one batch"
             raise SettingError("batch", x.shape[0], expected)
-        twins = x.unflatten(0, (2, -1)).unflatten(2, (groups, -1))  # [2, K, G, Lambda, H, W]
+        twins = x.unflatten(0, (2 if together else 1, -1)).unflatten(2, (groups, -1))  # [2, K, G, Lambda, H, W]
         weight, bias = (value.view(groups, -1, 1, 1) for value in (weight, bias))  # [G, Lambda, 1, 1]
         if self.variance == "pooled":
             out = self._pooled(twins, weight, bias)
         else:
-            out = self._mean(twins.to(weight.dtype), weight, bias)  # autocast gives it bfloat16
+            normalise = self._mean if self.variance == "mean" else self._equation
+            out = normalise(twins.to(weight.dtype), weight, bias)  # autocast gives it bfloat16
         return out.reshape(x.shape)
 
     def _pooled(self, twins: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -78,6 +85,11 @@ class TwinNorm(nn.GroupNorm):
         variances, means = torch.var_mean(twins, dim=(3, 4, 5), correction=0, keepdim=True)  # [2, K, G, 1, 1, 1]
         scale = (variances.mean(0) + self.eps).rsqrt() * weight  # [K, G, Lambda, 1, 1]
         return torch.addcmul(bias - means.mean(0) * scale, twins, scale)
+
+    def _equation(self, twins: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        deviation = twins - twins.mean((0, 3), keepdim=True)  # from a mean [1, K, G, 1, H, W]
+        variance = deviation.square().sum((4, 5), keepdim=True).mean((0, 3), keepdim=True)  # [1, K, G, 1, 1, 1]
+        return torch.addcmul(bias, deviation, (variance + self.eps).rsqrt() * weight)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, variance={self.variance}"

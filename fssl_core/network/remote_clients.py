@@ -49,7 +49,7 @@ class RemoteClients(SplitClients):
     def _layout_of_latents(self) -> Layout:
         """What a client's activations have to look like, found with empty images."""
         s, images = self.settings, self.data.train.images
-        count = s.client_batch * (2 if s.symmetric else 1)  # views * batch
+        count = s.client_batch * (2 if s.both_views else 1)  # views * batch
         with torch.no_grad(), s.autocast(images.device):
             blank = torch.zeros(1, *images.shape[1:], dtype=s.dtype, device=images.device)
             latents = copy.deepcopy(self._client).eval()(blank)
@@ -97,7 +97,7 @@ class RemoteClients(SplitClients):
     def forward(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         """The activations that the clients send; the arguments are not used."""
         s = self.settings
-        kinds = ["activations"] if s.freeze_client and s.symmetric else ["activations", "momentum_activations"]
+        kinds = ["activations"] if s.freeze_client and s.both_views else ["activations", "momentum_activations"]
         request = Message("forward", {"epoch": self._epoch, "step": self._step})
         answers = self._ask(request, {kind: {kind: self._latents} for kind in kinds})
         self._step += 1

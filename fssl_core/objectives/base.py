@@ -78,9 +78,11 @@ class Objective(Settings):
     supervised: ClassVar[bool] = False  # the loss needs labels: see Learner.loss
     pairs: ClassVar[bool] = False  # a model sees both views in one batch where it needs to: see Learner.outputs
     shares: ClassVar[bool] = False  # clients exchange something made of their images beside the model: see pool
+    begins: ClassVar[bool] = False  # clients send something before they train for the first time: see Learner.begin
     # A method may make a setting of these. Were they settings of all methods, stored runs would change their names.
     output_norm: ClassVar[str] = "none"  # batch norm at the projector's end: "none", "affine", "plain"; see MLP
     output_bias: ClassVar[bool] = True  # the heads' last layers have a bias where no batch norm follows
+    views: ClassVar[int] = 2  # of an image in a step
 
     name: str = ""
     projector: tuple[int, ...] = (4096, 2048)
@@ -171,7 +173,7 @@ class Learner(ABC):
         The learner of a supervised objective takes labels, too: ``loss(views, labels)``.
 
         Args:
-            views: two normalised views of each image, ``[2, B, C, H, W]``.
+            views: normalised views of each image, ``[views, B, C, H, W]``; two, unless the objective says otherwise.
         """
 
     def outputs(self, views: Tensor) -> list[Tensor]:
@@ -213,6 +215,12 @@ class Learner(ABC):
 
     def align(self, images: Tensor, representations: Tensor) -> None:  # noqa: B027
         """Take over what :meth:`Objective.public` gave, images as the model in training sees them."""
+
+    def begin(self, batches: Iterable[Tensor]) -> None:  # noqa: B027
+        """See images before the first round, for the first contribution; called without gradients.
+
+        Batch norm's running statistics may change: the client takes over the global model again when it trains.
+        """
 
     def contribution(self, batches: Iterable[Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         """What the client sends beside its model when it has trained; called without gradients.

@@ -15,21 +15,24 @@ tells by how many quarter turns a view was rotated.
 Equal size is that of Sinkhorn and Knopp's iteration: a table of assignments in which each point counts once and each
 cluster gets the same share (:func:`sinkhorn`).
 
-How it differs, and what is open. The text and the code of Orchestra are not among those that this project reproduces;
-it is followed in its public description. Of the defaults, the sharpness of assignments, the numbers of iterations, the
-size of the memory and the width of the head could not be checked; MFCL states none.
+The defaults are those of the authors' code (akhilmathurs/orchestra), as MFCL states none: also the batch norm without
+scale and shift that ends the head, a rotated view of its own, and a round before the first one in which clients do not
+train and send the centroids of what the untrained model makes of their images. Three settings undo them:
+``output_norm="none"``, ``views=2``, by which the second view is rotated, and ``start="random"``, by which the server
+sends random unit vectors at first.
+
+Differs from that code:
 
 - Both clusterings are the same balanced spherical k-means, :func:`balanced_k_means`: a point goes to the cluster with
   the largest Sinkhorn assignment, a centroid becomes the unit mean of its points, one without points stays. On the
-  server Orchestra follows a gradient instead (Genevay et al., "Differentiable deep clustering with cluster size
-  constraints", 2019).
-- Before the first round there are no centroids to cluster: the server sends random unit vectors. In every other round
-  its clustering starts from its last centroids.
-- The loss has one direction: the target sees the first view, the online model the second one and its rotation. Its
-  two terms weigh the same. The image at place b of a batch is turned by b quarter turns, which is balanced, and random
-  as batches are shuffled.
+  server the code follows a gradient instead, in 500 steps (Genevay et al., "Differentiable deep clustering with cluster
+  size constraints", 2019), and on a client it makes 5 iterations of k-means, of 10 of Sinkhorn's each; here 10 and 100.
+  The server's clustering starts from its last centroids, as there.
+- The image at place b of a batch is turned by b quarter turns, which is balanced, and random as batches are shuffled;
+  there each image's turn is drawn.
+- A client's memory goes on from round to round; in the code's simulation it starts with random weights in each.
 - The target branch is what the engine's ``target_at_start`` says, a client's own or a copy of the global model; targets
-  are not averaged. Its EMA follows after each step.
+  are not averaged. Its EMA follows after each step, in the code before the target is asked.
 - Layer by layer, what is rotated is the output of the frozen layers, not the image.
 """
 
@@ -47,12 +50,13 @@ from fssl_core.models import Backbone
 from fssl_core.models.heads import MLP
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
 from fssl_core.objectives.moco import KeyQueue
-from fssl_core.settings import check_range
+from fssl_core.settings import added, check_choice, check_range
 
 SHARPNESS = 25.0  # of similarities, before they are balanced
 SINKHORN_ITERATIONS = 100
 CLUSTERING_ITERATIONS = 10
 ANGLES = 4  # quarter turns
+STARTS = ("clusters", "random")
 
 
 def sinkhorn(similarities: Tensor, sharpness: float = SHARPNESS, iterations: int = SINKHORN_ITERATIONS) -> Tensor:
@@ -133,6 +137,9 @@ class Orchestra(Objective):
         local_clusters: centroids that a client sends.
         global_clusters: G, centroids that it receives.
         memory_size: latest projections that a client clusters.
+        output_norm: batch norm at the projector's end: ``"plain"``, without scale and shift, ``"affine"``, ``"none"``.
+        views: 3: what is rotated is a view of its own; 2: the online model's.
+        start: of the global centroids: ``"clusters"`` of the untrained model's projections, or ``"random"``.
     """
 
     has_target: ClassVar[bool] = True
@@ -145,6 +152,13 @@ class Orchestra(Objective):
     local_clusters: int = 16
     global_clusters: int = 128
     memory_size: int = 128
+    output_norm: str = added("plain", before="none")
+    views: int = added(3, before=2)
+    start: str = added("clusters", before="random")
+
+    @property
+    def begins(self) -> bool:
+        return self.start == "clusters"
 
     def check(self) -> None:
         if self.predictor:
@@ -152,6 +166,8 @@ class Orchestra(Objective):
         super().check()
         check_range("temperature", self.temperature, 1e-6)
         check_range("global_clusters", self.global_clusters, 2)
+        check_choice("views", self.views, (2, 3))
+        check_choice("start", self.start, STARTS)
         check_range("memory_size", self.memory_size, 2)
         check_range("local_clusters", self.local_clusters, 2, self.memory_size)
 
@@ -174,7 +190,7 @@ class Orchestra(Objective):
 
 
 class OrchestraLearner(Learner):
-    """First view by the target branch, second view and its rotation by the online model.
+    """First view by the target branch, second view and a rotated one by the online model.
 
     Attributes:
         centroids: the global ones, ``[G, D]``.
@@ -195,10 +211,17 @@ class OrchestraLearner(Learner):
             self._targets = F.normalize(self.target(views[0]), dim=1)
         z = self.online.embed(views[1])
         clusters, agreement = cluster_loss(z, self._targets, self.centroids, self.objective.temperature)
-        turned, quarters = rotated(views[1])
+        turned, quarters = rotated(views[-1])
         rotation, accuracy = classify(self.online.predictor(self.online.embed(turned)), quarters)
         figures = {"cluster_loss": clusters.detach(), "cluster_agreement": agreement, "rotation_accuracy": accuracy}
         return clusters + rotation, figures
+
+    def begin(self, batches: Iterable[Tensor]) -> None:
+        """Fill the memory with projections by the target branch."""
+        for views in batches:
+            if len(self.memory) == self.objective.memory_size:
+                break
+            self.memory.push(F.normalize(self.target(views[0]), dim=1)[: self.objective.memory_size - len(self.memory)])
 
     def after_step(self) -> None:
         self.memory.push(self._targets)

@@ -9,9 +9,9 @@ the latent is more than four times too small), and a last block to the image's c
 A decoder is made of :mod:`fssl_core.models.layers`, so the decoders of several targets can be rows of one
 :class:`~fssl_core.federation.clients.ClientMatrix`.
 
-Differs from the authors' code: their third decoder, ``custom``, is left out; no convolution has a bias, except the last
-of ``conv_norm``, which no normalisation follows; the first values are those of :mod:`fssl_core.models.initialise`.
-With group norm, filters are standardised where the norm follows at once, and those of a transposed convolution never.
+Differs from the authors' code: their third decoder, ``custom``, is left out; no convolution has a bias;
+the first values are those of :mod:`fssl_core.models.initialise`. With group norm, filters are standardised where the
+norm follows at once, and those of a transposed convolution never.
 """
 
 import re
@@ -49,6 +49,11 @@ class DecoderName(NamedTuple):
             expected = "res_normN<blocks>C<channels> or conv_normN<blocks>C<channels>, for example res_normN4C64"
             raise SettingError("decoder", name, expected)
         return cls(match[1] == "res", int(match[2]), int(match[3]))
+
+
+def decoder_versions(name: str) -> dict[str, int]:
+    """Of the decoder with this name, if it is another than when runs were stored: those are computed again."""
+    return {} if DecoderName.parse(name).residual else {"conv_norm": 2}
 
 
 class ResidualBlock(nn.Module):
@@ -112,7 +117,7 @@ def build_decoder(
         stages = [block(latent_shape[0])] + [block(channels) for _ in range(blocks)]
         stages += [double() for _ in range(doublings)] + [block(channels) for _ in range(2 - doublings)]
         colours = image_shape[0]
-        last = ResidualBlock(channels, colours) if residual else Conv2d(channels, colours, 3, bias=True)
+        last = ResidualBlock(channels, colours) if residual else conv_norm(NORM, channels, colours, 3)
         return nn.Sequential(*(layer for stage in stages for layer in stage), last, nn.Sigmoid())
 
     return build(make, generator)

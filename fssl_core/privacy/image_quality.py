@@ -3,7 +3,8 @@
 SSIM: Wang et al., "Image Quality Assessment: From Error Visibility to Structural Similarity", IEEE Transactions on
 Image Processing 13(4), 2004, Section III.C, with its window (Gaussian, 11 x 11, sigma 1.5) and constants (K1 = 0.01,
 K2 = 0.03). As in the authors' program, only windows that lie wholly inside the image count, so an image needs at least
-11 x 11 pixels. Colour images: the mean over channels, where that paper looks at brightness only.
+11 x 11 pixels. Colour images: the mean over channels, where that paper looks at brightness only. The code of MocoSFL
+and MonAcoSFL pads images with zeros instead; :func:`padded_ssim` does so.
 
 Everything is computed in float64: a variance is a small difference of two means, and a GPU may round the products of
 float32 to ten bits.
@@ -60,6 +61,15 @@ def ssim(images: Tensor, references: Tensor) -> Tensor:
     return (luminance * structure).flatten(1).mean(1)
 
 
+def padded_ssim(images: Tensor, references: Tensor) -> Tensor:
+    """:func:`ssim` with a window around every pixel, of images with a black border five pixels wide.
+
+    The border is the same in both, so images that differ are more alike by it.
+    """
+    border = [WINDOW // 2] * 4
+    return ssim(F.pad(images, border), F.pad(references, border))
+
+
 def explained(images: Tensor, references: Tensor) -> Tensor:
     """The squared correlation of the pixels of each image with those of its reference.
 
@@ -83,12 +93,16 @@ MEASURES = {"mse": mse, "psnr": psnr, "ssim": ssim}
 
 
 def quality(images: Tensor, references: Tensor) -> dict[str, float]:
-    """Mean and standard error, over images, of each measure; both are float ``[N, C, H, W]`` in [0, 1]."""
+    """Mean and standard error, over images, of each measure; both are float ``[N, C, H, W]`` in [0, 1].
+
+    Beside them the mean of :func:`padded_ssim`, as ``ssim_padded``.
+    """
     found = {}
     for name, measure in MEASURES.items():
         values = measure(images, references)  # [N]
         found[name] = values.mean().item()
         found[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
+    found["ssim_padded"] = padded_ssim(images, references).mean().item()
     return found
 
 

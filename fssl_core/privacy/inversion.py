@@ -9,9 +9,14 @@ The attack's error on test images is what Fig. 8b shows; larger means more priva
 Targets with activations of one shape are attacked together (:mod:`fssl_core.privacy.decoder_training`); a target's
 result does not depend on the others.
 
+The paper does not say which images are attacked. The authors' files have 128 for each data set: for CIFAR-10 they are
+test images as they are (of a fifth of its test set 27 are found there, of a fifth of its training set none), for
+CIFAR-100 augmented ones. Here they are test images, or with ``attacked="train"`` training images that the attacker does
+not have.
+
 Differs from the authors' code: the epoch is selected on all images set aside for that, not on one batch of them; images
-are not stored as JPEG in between; the attacker's images and the 128 test images are drawn here, theirs are fixed files;
-the activations of the attacker's images are computed once, since neither the client nor the images change.
+are not stored as JPEG in between; all images are drawn here, the attacked ones are a fixed file there; the activations
+of the attacker's images are computed once, since neither the client nor the images change.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +32,11 @@ from fssl_core.devices import PRECISIONS, autocast, default_device, keep_freed_m
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.federation.clients import BACKENDS
-from fssl_core.privacy.decoder import DecoderName, Shape
+from fssl_core.privacy.decoder import DecoderName, Shape, decoder_versions
 from fssl_core.privacy.decoder_training import reconstruct, train_decoders
 from fssl_core.privacy.image_quality import MEASURES, check_size, quality
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Settings, added, check_choice, check_range
 
 FEWEST_IMAGES = 10  # of the attacker: nine to train on and one to select the epoch by
 SHOWN_IMAGES = 8  # attacked images whose reconstructions are kept
@@ -56,7 +61,8 @@ class InversionSettings(Settings):
     epochs: int = 50
     batch: int = 32
     learning_rate: float = 1e-3
-    test_images: int = 128  # authors' code
+    test_images: int = 128  # attacked ones; authors' code
+    attacked: str = added("test", before="test")  # of the test set; or "train", of the training set
     precision: str = "float32"  # bfloat16: autocast
     backend: str = "auto"  # how decoders are run: in one call, or in a loop
 
@@ -73,6 +79,7 @@ class InversionSettings(Settings):
             kinds = sorted({type(target).__name__ for target in self.targets})
             raise SettingError("targets", kinds, "runs that normalise images alike; attack the others in a second run")
         DecoderName.parse(self.decoder)
+        check_choice("attacked", self.attacked, ("test", "train"))
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("backend", self.backend, BACKENDS)
         check_range("attacker_share", self.attacker_share, 0, 1)
@@ -81,8 +88,13 @@ class InversionSettings(Settings):
         for name, low in (("epochs", 1), ("batch", 1), ("learning_rate", 0), ("test_images", 2)):
             check_range(name, getattr(self, name), low)
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """Of the decoder, where it has changed."""
+        return decoder_versions(self.decoder)
+
     def choose_images(self, data: Dataset) -> tuple[Tensor, Tensor]:
-        """The attacker's images, of the training set, and the attacked ones, of the test set: uint8 ``[N, C, H, W]``.
+        """The attacker's images, of the training set, and the attacked ones: uint8 ``[N, C, H, W]``.
 
         Raises:
             SettingError: there are not so many, or too few to train on.
@@ -94,6 +106,12 @@ class InversionSettings(Settings):
             raise SettingError("attacker_share", self.attacker_share, expected)
         if count > len(train):
             raise SettingError("attacker_images", count, f"at most {len(train)}, the number of training images")
+        if self.attacked == "train":
+            if count + self.test_images > len(train):
+                expected = f"at most {len(train) - count}, the number of training images without the attacker's"
+                raise SettingError("test_images", self.test_images, expected)
+            both = draw_images(train, count + self.test_images, "attacker images", self.seed)
+            return both[:count], both[count:]
         if self.test_images > len(test):
             raise SettingError("test_images", self.test_images, f"at most {len(test)}, the number of test images")
         return (

@@ -26,7 +26,7 @@ def _pretraining(results: pd.DataFrame) -> pd.DataFrame:
 def _concentration(partition: pd.Series) -> pd.Series:
     """0.1 of ``"dirichlet:0.1:8"``; missing of other partitions."""
     parts = partition.str.split(":")
-    return pd.to_numeric(parts.str[1].where(parts.str[0] == "dirichlet"))
+    return pd.to_numeric(parts.str[1].where(parts.str[0].isin(["dirichlet", "dirichlet-equal"])))
 
 
 def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:

@@ -35,7 +35,7 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import added, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
@@ -91,6 +91,7 @@ class AveragingSettings(RoundSettings):
     # local training
     local_epochs: int = 5
     batch: int = 128  # images a step; a client with fewer takes all of them
+    incomplete_batch: str = added("left out", before="left out")  # of a local epoch; or "kept", as L-DAWA's code does
     target_at_start: str = "kept"  # the target branch of a client's round: its own of before, or the global model
     keep_velocity: bool = False  # SGD's momentum buffer survives between rounds, as do the clients that hold it
     learning_rate: float = 0.032
@@ -126,6 +127,10 @@ class AveragingSettings(RoundSettings):
     @property
     def supervised(self) -> bool:
         return self.objective.supervised
+
+    @property
+    def views(self) -> int:
+        return 1 if self.supervised else self.objective.views
 
     @property
     def method(self) -> str:
@@ -208,6 +213,7 @@ class AveragingTrainer(RoundTrainer):
         self.trained = ClientMatrix(model, s.sampled)
         self.layers = Layers(self.shared, s.layers)
         self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
+        self.began = ClientMatrix(model, 1) if s.client_update.follows_training else None  # the client's local training
         self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
         target = s.objective.build_target(model)
         self.target = None if target is None else ClientMatrix(target, 1)
@@ -231,9 +237,22 @@ class AveragingTrainer(RoundTrainer):
         sampled = s.taking_part(self.finished)
         self._make_room(len(sampled))
         place = len(self.rows)
+        if s.objective.begins and self.progress[0] == 0:
+            self.begin_objective(sampled)
         self.rows.append(self.train_client(place, int(sampled[place])))
         if len(self.rows) == len(sampled):
             self.close_round(sampled)
+
+    @torch.no_grad()
+    def begin_objective(self, sampled: Tensor) -> None:
+        """A round without training, before the first one, for an objective that begins with contributions."""
+        for client in sampled.tolist():
+            self._start(client)
+            with self.settings.autocast(self.device):
+                self.learner.begin(self.features(self.views(*batch)) for batch in self.batches(client, 0))
+            self._contribute(client)
+            self.memory[client]["objective"] = self.learner.state_dict()
+        self._pool()
 
     def close_round(self, sampled: Tensor) -> None:
         """The server's part: aggregate the rows of :attr:`trained`, log the round, evaluate the global model.
@@ -301,10 +320,11 @@ class AveragingTrainer(RoundTrainer):
         s, images = self.settings, self.data.train.images[rows]
         if s.supervised:
             views = self.augment(images, draws[:, 0])[None]
-        elif self.augment_second == self.augment:  # both in one call
+        elif s.views == 2 and self.augment_second == self.augment:  # both in one call
             views = self.augment.two_views(images[None], draws[None])[0]
         else:
-            views = torch.stack([self.augment(images, draws[:, 0]), self.augment_second(images, draws[:, 1])])
+            presets = [self.augment, self.augment_second, self.augment][: s.views]
+            views = torch.stack([preset(images, draws[:, view]) for view, preset in enumerate(presets)])
         return self.data.normalise(views, s.dtype)
 
     def features(self, views: Tensor) -> Tensor:
@@ -354,6 +374,8 @@ class AveragingTrainer(RoundTrainer):
         self.worker.take(self.shared, [0])
         if self.own is not None and not newcomer:
             self._keep_own(client, self._withheld(client))
+        if self.began is not None:
+            self.began.take(self.worker, [0])
         if self.target is not None:
             if self.targets is not None:
                 self.target.take(self.targets, [client])
@@ -435,6 +457,7 @@ class AveragingTrainer(RoundTrainer):
 
     def _finish(self, place: int, client: int) -> None:
         """The client sends its model and what else it exchanges, and remembers the rest."""
+        s = self.settings
         for block in self.uploads(client):
             self.ledger.send(block, "parameters", "up", torch.tensor([client]))
         self._contribute(client)
@@ -443,6 +466,8 @@ class AveragingTrainer(RoundTrainer):
             if own is not None:
                 matrix.put(own, [client])
         memory = self.memory[client]
+        if self.began is not None:
+            s.client_update.trained(self.began, self.worker, memory["update"])
         memory["objective"] = self.learner.state_dict()
         memory["rounds"] += 1
 

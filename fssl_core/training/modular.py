@@ -61,7 +61,7 @@ class AutoencoderSettings(AveragingSettings):
     norm: str = "twin"
     cut: int = 2  # convolutions of the client module: 4 of a ResNet-50
     channels_per_group: int | None = None  # Lambda; None: 8 of twin norm and 16 of group norm
-    variance: str = "pooled"  # of twin norm: Eq. 2, or "mean", the listing of Table 18
+    variance: str = "pooled"  # of twin norm; or "mean", the listing of Table 18, or "equation", Eq. 2 literally
     rounds: int = 15
     local_epochs: int = 1
     batch: int = 64

@@ -32,7 +32,7 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.models import ARCHITECTURES, GlobalPool, build_backbone, cut, latent_shape
 from fssl_core.models.heads import MLP
-from fssl_core.privacy.decoder import DecoderName, build_decoder
+from fssl_core.privacy.decoder import DecoderName, build_decoder, decoder_versions
 from fssl_core.privacy.image_quality import ssim
 from fssl_core.privacy.inversion import draw_images
 from fssl_core.random import generator
@@ -82,6 +82,11 @@ class ResistanceSettings(Settings):
             check_range(name, getattr(self, name), 0)
         check_range("momentum", self.momentum, 0, 1)
         check_range("similarity_limit", self.similarity_limit, -1, 1)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Of the decoder, where it has changed."""
+        return decoder_versions(self.decoder)
 
     def load_data(self, device: torch.device | str = "cpu") -> tuple[Dataset, Dataset]:
         """The data to be protected, and the source in the same image size.

@@ -16,13 +16,14 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.models import ARCHITECTURES, Backbone, build_backbone, norms_of
+from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.settings import Settings, check_choice, check_range
 
 if TYPE_CHECKING:
     from fssl_core.training.trainer import Trainer
 
 SCHEDULES = ("cosine", "constant")
+INCOMPLETE_BATCHES = ("left out", "kept")
 
 
 class TrainingSettings(Settings):
@@ -133,6 +134,11 @@ class FederationSettings(TrainingSettings):
     precision: str = "float32"  # bfloat16: autocast; weights, momentum and EMA stay float32
 
     @property
+    def versions(self) -> dict[str, int]:
+        """Of code that some settings use only, beside the class's own ``version``; by name, where it has changed."""
+        return {name: number for name, number in VERSIONS.items() if name == self.architecture}
+
+    @property
     def pairs(self) -> bool:
         """Whether a model in training sees both views of its images in one batch where it needs to: for twin norm."""
         return False
@@ -186,10 +192,12 @@ class RoundSettings(FederationSettings):
     local_epochs: int
     batch: int
     schedule: str  # of the learning rate, round by round
+    incomplete_batch: str = "left out"  # or "kept": see used
 
     def check(self) -> None:
         super().check()
         check_choice("schedule", self.schedule, SCHEDULES)
+        check_choice("incomplete_batch", self.incomplete_batch, INCOMPLETE_BATCHES)
         for name in ("rounds", "local_epochs", "batch"):
             check_range(name, getattr(self, name), 1)
         if self.clients_per_round is not None:
@@ -199,6 +207,20 @@ class RoundSettings(FederationSettings):
     def sampled(self) -> int:
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
+
+    @property
+    def views(self) -> int:
+        """Views of an image in a step."""
+        return 1 if self.supervised else 2
+
+    def used(self, images: int) -> int:
+        """Images that a client with so many trains on in a local epoch.
+
+        A client with less than a batch takes one of all its images. Of others the last, incomplete batch of an epoch
+        is left out, or kept unless it is a single image, which has no batch statistics and no negatives.
+        """
+        rest = images % min(self.batch, images)
+        return images if self.incomplete_batch == "kept" and rest != 1 else images - rest
 
     def rate(self, finished: int) -> float:
         """The learning rate in the round after ``finished`` others."""

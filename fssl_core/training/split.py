@@ -17,7 +17,11 @@ momentum parts, and this is the only difference: see :meth:`SplitTrainer.synchro
 
 Differs from the papers: the queue starts empty instead of with random keys (:mod:`fssl_core.objectives.moco`). From
 the authors' code: all learning rates follow one cosine per epoch (their clients' cosine restarts many times), and the
-average is over exactly the clients that took part. ``reference/monacosfl_settings.yaml`` lists all of them.
+average is over exactly the clients that took part. The symmetric loss has three readings
+(:mod:`fssl_core.training.split_server`): the default is that of MonAcoSFL's code for both methods, which then differ in
+nothing but the average; the profiles ``paper`` and ``gpu`` take MocoSFL's text for MocoSFL on its own. There the client
+sends two activations of an image, not four, and the server's gradient is another (in MocoSFL's code it is twice as
+large still). ``reference/monacosfl_settings.yaml`` and ``reference/mocosfl_settings.yaml`` list all of them.
 """
 
 import copy
@@ -35,10 +39,10 @@ from fssl_core.federation.clients import BACKENDS, divergence
 from fssl_core.models.cutting import cut
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Settings, added, check_choice, check_range
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split_clients import SplitClients
-from fssl_core.training.split_server import VARIANTS, SplitServer
+from fssl_core.training.split_server import SWAPS, VARIANTS, SplitServer
 from fssl_core.training.trainer import Trainer
 
 METHODS = ("MocoSFL", "MonAcoSFL")
@@ -69,6 +73,7 @@ class SplitSettings(FederationSettings):
     ema_decay: float = 0.99  # authors' code
     queue_size: int = 6000
     symmetric: bool = True  # both views are query and key
+    swap_at: str = added("client", before="client")  # where they are swapped: see split_server
     # federation
     variant: str = "SFL-V1"  # one update of the server for all clients together; SFL-V2: one for each
     clients_per_epoch: int | None = None  # None: all
@@ -87,6 +92,7 @@ class SplitSettings(FederationSettings):
         check_choice("method", self.method, METHODS)
         check_choice("backend", self.backend, BACKENDS)
         check_choice("variant", self.variant, VARIANTS)
+        check_choice("swap_at", self.swap_at, SWAPS)
         for name in ("queue_size", "client_batch", "sync_every", "epochs"):
             check_range(name, getattr(self, name), 1)
         check_range("ema_decay", self.ema_decay, 0, 1)
@@ -103,6 +109,11 @@ class SplitSettings(FederationSettings):
     def sampled(self) -> int:
         """Clients that take part in an epoch."""
         return self.clients_per_epoch or self.clients
+
+    @property
+    def both_views(self) -> bool:
+        """Whether both views of an image pass through both models of a client, rather than one view through each."""
+        return self.symmetric and self.swap_at == "client"
 
     def build_model(self, data: Dataset) -> nn.Sequential:
         """Client part, server part, pooling and projector with their first values, on the images' device."""

@@ -131,7 +131,7 @@ class SplitClients:
 
         Returns:
             activations of the online and of the momentum models, each ``[clients, views * batch, c, h, w]``: what the
-            clients send. Of a frozen client with a symmetric loss both are the same tensor.
+            clients send. Of a frozen client that sees both views both are the same tensor.
         """
         s = self.settings
         queries, keys = self.views(images, draws)  # each [clients, views * batch, C, H, W]
@@ -152,9 +152,9 @@ class SplitClients:
         self.optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
 
     def views(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-        """What the online and the momentum models see: both views when the loss is symmetric, else one each."""
+        """What the online and the momentum models see: both views, or one each (``SplitSettings.both_views``)."""
         views = self.data.normalise(self.augment.two_views(images, draws), self.settings.dtype)
-        if self.settings.symmetric:
+        if self.settings.both_views:
             both_views = views.flatten(1, 2)
             return both_views, both_views
         return views[:, 0], views[:, 1]

@@ -3,6 +3,17 @@
 Li et al., "MocoSFL", ICLR 2023, Algorithm 1. In SFL-V1 the activations of all clients are one batch and lead to one
 update of the server; in SFL-V2 the server takes the clients one after the other and updates after each (Thapa et al.,
 "SplitFed", AAAI 2022, Section 3).
+
+A symmetric loss has two directions, in which two views of an image are query and key in turn. Three readings of
+``swap_at`` say where they are swapped:
+
+- ``"client"``, the released code of MonAcoSFL: both views pass through both models of a client. Four activations of an
+  image go up, two gradients come down; the loss is the mean of the directions.
+- ``"server"``, the text of MocoSFL (Section 5.1): a client sends its online activation of one view and the momentum
+  activation of the other, the server runs both through both of its parts, and takes the mean.
+- ``"server-sum"``, the released code of MocoSFL, and MonAcoSFL's script for MobileNetV2: the same, but the sum.
+
+In the last two the client's model learns from one direction only, since no gradient passes a momentum model.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,6 +30,7 @@ if TYPE_CHECKING:
     from fssl_core.training.split import SplitSettings
 
 VARIANTS = ("SFL-V1", "SFL-V2")
+SWAPS = ("client", "server", "server-sum")
 
 
 class SplitServer:
@@ -72,16 +84,27 @@ class SplitServer:
         s = self.settings
         self.momentum.average_towards_(self.online, s.ema_decay)
         activations = activations.detach().requires_grad_(not s.freeze_client)
-        with s.autocast(activations.device):
-            queries = self.model(activations.flatten(0, 1))  # [clients * views * batch, D]
-            with torch.no_grad():
-                keys = self.momentum_model(momentum_activations.flatten(0, 1))
-        queries, keys = (F.normalize(output.to(s.dtype), dim=1) for output in (queries, keys))
-        if s.symmetric:  # a query of view 1 belongs to the key of view 2, and the other way round
-            keys = keys.unflatten(0, (len(activations), 2, -1)).flip(1).flatten(0, 2)
-        loss, accuracy = info_nce(queries, keys, self.queue.keys, s.temperature)
+        directions = [(activations, momentum_activations)]
+        if s.symmetric and not s.both_views:
+            directions.append((momentum_activations, activations.detach()))
+        losses, accuracies, made = [], [], []
+        for queried, keyed in directions:
+            with s.autocast(activations.device):
+                queries = self.model(queried.flatten(0, 1))  # [clients * views * batch, D]
+                with torch.no_grad():
+                    keys = self.momentum_model(keyed.flatten(0, 1))
+            queries, keys = (F.normalize(output.to(s.dtype), dim=1) for output in (queries, keys))
+            if s.both_views:  # a query of view 1 belongs to the key of view 2, and the other way round
+                keys = keys.unflatten(0, (len(activations), 2, -1)).flip(1).flatten(0, 2)
+            loss, accuracy = info_nce(queries, keys, self.queue.keys, s.temperature)
+            losses.append(loss)
+            accuracies.append(accuracy)
+            made.append(keys)
+        loss, accuracy = torch.stack(losses).mean(), torch.stack(accuracies).mean()
+        if s.swap_at == "server-sum":
+            loss = len(losses) * loss
         loss.backward()
-        self.queue.push(keys)
+        self.queue.push(torch.cat(made[::-1]))  # as in the code; what the queue drops depends on it
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
         self.steps += 1

@@ -216,17 +216,17 @@ class RoundTrainer(Trainer):
         self.augment = augmentation(settings.augmentation, data.image_size)
 
     def batches(self, client: int, number: int) -> list[tuple[Tensor, Tensor]]:
-        """Images and augmentation draws of a client's pass ``number``; an incomplete last batch is left out.
+        """Images and augmentation draws of a client's pass ``number``; see :meth:`RoundSettings.used`.
 
         Returns:
             for each step, the images' numbers ``[batch]`` on their device, and draws ``[batch, views, numbers]``.
         """
         s, part = self.settings, self.parts[client]
-        size = min(s.batch, len(part))
-        used = len(part) // size * size
+        used = s.used(len(part))
         order = part[torch.randperm(len(part), generator=generator(s.seed, "order", number, client))[:used]]
-        views = 1 if s.supervised else 2
-        draws = self.augment.draw(views * used, generator(s.seed, "augment", number, client)).unflatten(0, (used, -1))
+        draws = self.augment.draw(s.views * used, generator(s.seed, "augment", number, client))
+        draws = draws.unflatten(0, (used, s.views))
+        size = min(s.batch, used)
         return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
 
 

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ def balanced(classes=10, per_class=100, seed=0):
 
 
 SCHEMES = ["iid", "classes:1", "classes:2", "classes:3", "classes:10", "one-class", "dirichlet:0.1", "dirichlet:100"]
+SCHEMES += ["dirichlet-equal:0.1", "dirichlet-equal:100"]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -51,6 +53,49 @@ def test_classes_k_holds_when_k_does_not_divide_the_classes(clients, classes, k)
         )
         assert ((counts > 0).sum(1) == k).all()
         assert ((counts > 0).sum(0) == clients * k // classes).all()
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 0.01, 0.1, 1.0, 200.0])
+@pytest.mark.parametrize(("clients", "per_class"), [(10, 100), (7, 97)])
+def test_dirichlet_equal_keeps_clients_equally_large_however_unlike(alpha, clients, per_class):
+    labels = balanced(per_class=per_class)
+    sizes = [len(part) for part in partition(labels, clients, f"dirichlet-equal:{alpha:g}", 0)]
+    assert sum(sizes) == len(labels)
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_dirichlet_equal_follows_the_shares_that_were_drawn_while_classes_last(monkeypatch):
+    labels, seen, make = balanced(per_class=2000), {}, np.random.default_rng
+
+    class Spy:
+        def __init__(self, seed):
+            self.numbers = make(seed)
+            self.multinomial = self.numbers.multinomial
+
+        def dirichlet(self, alpha, size):
+            return seen.setdefault("shares", self.numbers.dirichlet(alpha, size=size))
+
+        def permutation(self, count):
+            return seen.setdefault("order", self.numbers.permutation(count))
+
+    monkeypatch.setattr(np.random, "default_rng", Spy)
+    counts = class_counts(labels, partition(labels, 20, "dirichlet-equal:0.5", 0), 10).numpy()
+    first, last = seen["order"][0], seen["order"][-1]  # of the second, nothing is left of what it wants
+    apart = np.abs(counts / 1000 - seen["shares"]).sum(1) / 2
+    assert seen["shares"].shape == (20, 10)
+    assert apart[first] < 0.1 < apart[last]
+
+
+def test_dirichlet_equal_is_as_unlike_as_mfcl_says():
+    """MFCL, Appendix B: with 0.01 a client of CIFAR-10 has two very unbalanced classes, with 0.1 four or five."""
+    labels = balanced(per_class=500)
+    held = {}
+    for alpha in (0.01, 0.1, 200.0):
+        counts = torch.stack(
+            [class_counts(labels, partition(labels, 10, f"dirichlet-equal:{alpha:g}", seed), 10) for seed in range(10)]
+        )
+        held[alpha] = (counts > 5).double().sum(2).mean().item()  # a hundredth of its images
+    assert 1.5 < held[0.01] < 2.5 < 3.3 < held[0.1] < 5.5 < held[200.0] == 10
 
 
 def test_which_classes_a_client_holds_is_random():

@@ -1,3 +1,4 @@
+import functools
 import shutil
 
 import pytest
@@ -34,6 +35,33 @@ def test_the_paper_profile_is_the_papers_setting():
     assert (settings.architecture, settings.width, settings.queue_size, settings.epochs) == ("resnet18", 64, 6000, 200)
     assert (settings.client_batch, settings.clients_per_epoch, settings.sync_every) == (20, 5, 50)
     assert split_settings("paper", clients=200).sync_every == 25  # images between syncs, Section 5.1
+
+
+@pytest.mark.parametrize("profile", ["gpu", "paper"])
+def test_either_paper_keeps_its_own_settings(profile):
+    """MocoSFL, Section 5.1: 50 steps between synchronisations for any number of clients, 20 classes of CIFAR-100."""
+    for clients in (5, 20, 50, 100, 200, 1000):
+        own = split_settings(profile, method="MocoSFL", clients=clients)
+        assert (own.sync_every, own.swap_at, own.partition, own.seed) == (50, "server", "classes:2", 1234)
+        other = split_settings(profile, method="MocoSFL", paper="monacosfl", clients=clients)
+        assert (other.sync_every, other.swap_at) == (50_000 // clients // own.client_batch // 10, "client")
+        assert other == split_settings(profile, clients=clients).changed(method="MocoSFL")  # one line of code
+    for paper in ("mocosfl", "monacosfl"):
+        of = functools.partial(split_settings, profile, method="MocoSFL", paper=paper, clients=20)
+        assert [of(dataset=name).partition for name in ("cifar100", "imagenet12")] == ["classes:20", "classes:2"]
+        assert of(dataset="imagenet12").image_size == 224
+        assert of(dataset="cifar100", partition="iid").partition == "iid"
+        assert of(architecture="resnet50").projector_hidden == 4096
+    assert split_settings(profile, clients=20, architecture="mobilenetv2").swap_at == "server-sum"
+    with pytest.raises(SettingError, match=r"paper='moco' .*mocosfl, monacosfl"):
+        split_settings(profile, clients=20, paper="moco")
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop"])
+def test_the_small_profiles_know_no_paper(profile):
+    runs = [split_settings(profile, clients=5, method="MocoSFL", paper=p) for p in (None, "mocosfl", "monacosfl")]
+    assert len({run.key for run in runs}) == 1
+    assert runs[0].swap_at == "client"
 
 
 def test_values_replace_those_of_the_profile():

@@ -12,12 +12,32 @@ def test_ldawas_paper_profile_is_the_papers_setting():
     s = ldawa_settings("paper", method="L-DAWA")
     assert (s.architecture, s.width, s.norm, s.dataset) == ("resnet18", 64, "batch", "cifar10")
     assert (s.rounds, s.local_epochs, s.clients, s.clients_per_round, s.batch) == (200, 10, 10, None, 256)
+    assert s.incomplete_batch == "kept"  # its loader has no drop_last
     assert (s.learning_rate, s.momentum, s.weight_decay, s.schedule) == (0.03, 0.9, 1e-4, "constant")
     assert (s.partition.rpartition(":")[0], s.aggregation, s.selection) == ("dirichlet:0.1", "l-dawa", "last")
-    assert (s.objective.projector, s.objective.temperature) == ((128,), 0.07)
+    assert (s.objective.projector, s.objective.temperature, s.objective.loss) == ((128,), 0.07, "both-directions")
     assert ldawa_settings("paper", method="L-DAWA", ssl_method="Barlow Twins").objective.redundancy_weight == 0.005
     probe = ldawa_probe("paper", s)
     assert (probe.epochs, probe.protocol, probe.features, probe.label_fraction) == (100, "sgd-steps", "unpooled", 1.0)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_code_reads_the_paper_with_another_loss_and_other_first_rounds(profile):
+    """Its loss has one direction with self-similarity, and its server averages in the first three rounds."""
+    for method in METHODS:
+        for ssl_method in ("SimCLR", "Barlow Twins"):
+            paper, code = (
+                ldawa_settings(profile, method=method, ssl_method=ssl_method, reading=reading)
+                for reading in ("paper", "code")
+            )
+            assert paper == ldawa_settings(profile, method=method, ssl_method=ssl_method)
+            loss = "one-direction" if ssl_method == "SimCLR" else None
+            assert (getattr(code.objective, "loss", None), paper.fedavg_rounds) == (loss, 0)
+            assert code.fedavg_rounds == (3 if "DAWA" in method else 0)
+            same = {"objective": paper.objective, "fedavg_rounds": 0}
+            assert code.changed(**same) == paper
+    with pytest.raises(SettingError, match=r"reading='mine' .*paper, code"):
+        ldawa_settings(profile, method="FedAvg", reading="mine")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -19,7 +19,7 @@ from fssl_core.errors import FsslError
 from fssl_core.experiments import store
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
-from fssl_core.settings import Settings
+from fssl_core.settings import Settings, added
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,26 @@ def test_a_result_of_another_version_is_computed_again(root, monkeypatch, capsys
     assert "was computed by version 1 of the code; starting again" in capsys.readouterr().err
     assert not (Run(Walk()).folder / "old.csv").exists()
     assert len(computed_steps(root)) == 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongerNoise(Noise):
+    kind: str = added("uniform", before="normal")
+
+
+def test_a_field_that_was_added_keeps_the_runs_of_before():
+    LongerNoise.__name__ = "Noise"  # the same class, later
+    before, same, other = Noise(scale=2.0), LongerNoise(scale=2.0, kind="normal"), LongerNoise(scale=2.0)
+    assert before.key == same.key != other.key
+    walks = [Walk(noise=noise, marks=(1, 2)) for noise in (before, same, other)]
+    assert walks[0].key == walks[1].key != walks[2].key
+    assert same.as_dict() == {"scale": 2.0, "kind": "normal"}
+    run(walks[0], progress=False)
+    assert Run(walks[1]).finished
+    assert not Run(walks[2]).finished
+    row = run_all([walks[1], walks[2]], progress=False)["noise.kind"].tolist()
+    assert row == ["normal", "uniform"]
+    assert json.loads((Run(walks[2]).folder / "settings.json").read_text())["settings"]["noise"]["kind"] == "uniform"
 
 
 def test_a_run_that_builds_on_another_version_is_computed_again(root, monkeypatch):

@@ -58,7 +58,10 @@ def test_fedavg_keeps_nothing_and_exchanges_everything():
 def test_fedu_keeps_the_predictor_where_the_encoder_has_moved_far(kind):
     model, own, shared = pair("simsiam")
     layers, divergence = Layers(shared, kind), encoder_divergence(own, shared)
-    near, far = (FedU(threshold=divergence * factor).kept(own, shared, layers, {}) for factor in (1.001, 0.999))
+    near, far = (
+        FedU(divergence="distance", threshold=divergence * factor).kept(own, shared, layers, {})
+        for factor in (1.001, 0.999)
+    )
     assert not near.any()
     whole = [f"predictor.{name}" for name in model.predictor.state_dict()]
     expected = whole if kind == "tensor" else list(dict.fromkeys(name.rpartition(".")[0] for name in whole))
@@ -71,10 +74,10 @@ def test_fedu_keeps_the_last_layer_of_the_head_where_there_is_no_predictor(name,
     model, own, shared = pair(name, **values)
     layers = Layers(shared)
     last = [module for module in model.projector.modules() if isinstance(module, nn.Linear)][-1]
-    far = FedU(threshold=0).kept(own, shared, layers, {})
+    far = FedU(divergence="distance", threshold=0).kept(own, shared, layers, {})
     parameters = dict(model.named_parameters())
     assert {id(parameters[name]) for name in chosen(far, layers)} == {id(p) for p in last.parameters()}
-    assert not FedU(threshold=1e9).kept(own, shared, layers, {}).any()
+    assert not FedU(divergence="distance", threshold=1e9).kept(own, shared, layers, {}).any()
 
 
 # ---------------------------------------------------------------- FedEMA
@@ -82,7 +85,7 @@ def test_fedu_keeps_the_last_layer_of_the_head_where_there_is_no_predictor(name,
 
 def test_fedemas_first_share_is_tau_and_later_ones_grow_with_divergence():
     _, own, shared = pair()
-    layers, memory, update = Layers(shared), {}, FedEMA(tau=0.6)
+    layers, memory, update = Layers(shared), {}, FedEMA(divergence="distance", tau=0.6)
     first = encoder_divergence(own, shared)
     shares = [update.kept(own, shared, layers, memory)]
     for factor in (0.25, 1.5, 3.0):  # of the first distance
@@ -99,13 +102,37 @@ def test_fedemas_first_share_is_tau_and_later_ones_grow_with_divergence():
 def test_fedemas_clients_have_scales_of_their_own_and_a_client_that_did_not_move_takes_the_global_model():
     _, own, shared = pair()
     near = pair(moved=0.01)[1]
-    layers, update = Layers(shared), FedEMA()
+    layers, update = Layers(shared), FedEMA(divergence="distance")
     memories = [{}, {}]
     for matrix, memory in zip((own, near), memories, strict=True):
         assert update.kept(matrix, shared, layers, memory)[0].item() == pytest.approx(0.7)
     assert memories[1]["scale"] == pytest.approx(10 * memories[0]["scale"])
     assert not update.kept(shared, shared, layers, memories[0]).any()
-    assert not FedEMA(tau=0).kept(own, shared, layers, {}).any()
+    assert not FedEMA(divergence="distance", tau=0).kept(own, shared, layers, {}).any()
+
+
+@pytest.mark.parametrize("kind", [FedU, FedEMA])
+def test_the_drift_of_a_local_training_decides_as_in_the_authors_code(kind):
+    """There, a client that ends a round compares its encoder with the one it began with, shortcuts left out."""
+    model, after, before = pair("simsiam")
+    layers, memory, update = Layers(before), {}, kind()
+    update.trained(before, after, memory)
+    began, ended = (dict(matrix.row_module(0).encoder.named_modules()) for matrix in (before, after))
+    names = [n for n, module in began.items() if isinstance(module, nn.Conv2d) and "shortcut" not in n]
+    drift = sum(torch.dist(began[n].weight, ended[n].weight).item() for n in names) / len(names)
+    assert 0 < len(names) < sum(isinstance(module, nn.Conv2d) for module in began.values())
+    assert memory == {"drift": pytest.approx(drift, rel=1e-12)}
+    anywhere = ClientMatrix(model, 1)  # where the global model is now is another thing
+    if kind is FedU:
+        near, far = (kind(threshold=drift * factor).kept(after, anywhere, layers, memory) for factor in (1.001, 0.999))
+        assert far.any()
+        assert not near.any()
+        return
+    shares = [update.kept(after, anywhere, layers, memory)[0].item()]
+    for factor in (0.5, 1.2, 9.0):
+        memory["drift"] = factor * drift
+        shares.append(update.kept(after, anywhere, layers, memory)[0].item())
+    assert shares == pytest.approx([0.7, 0.35, 0.84, 1.0])
 
 
 # ---------------------------------------------------------------- EUC
@@ -136,6 +163,7 @@ def test_client_updates_are_known_by_their_names():
     ("kind", "values", "message"),
     [
         (FedU, {"threshold": -0.1}, "threshold=-0.1 .*at least 0"),
+        (FedU, {"divergence": "far"}, "divergence='far' .*drift, distance"),
         (FedEMA, {"tau": 1.5}, "tau=1.5 .*from 0 to 1"),
         (EUC, {"share": -1.0}, "share=-1.0 .*from 0 to 1"),
         (FedU, {"name": "fedema"}, "name='fedema' .*fedu"),

@@ -31,7 +31,11 @@ def slow_twin_norm(x, weight, bias, groups, variance):
         for group in torch.arange(channels).chunk(groups):
             views = [x[i][group], x[i + images][group]]
             mean = torch.stack(views).sum() / (2 * views[0].numel())
-            if variance == "pooled":
+            if variance == "equation":  # as written: a map for a mean, the squared norm of maps for a variance
+                mean = sum(channel for view in views for channel in view) / (2 * len(group))
+                norms = [(channel - mean).norm() ** 2 for view in views for channel in view]
+                squares = sum(norms) / (2 * len(group))
+            elif variance == "pooled":
                 squares = sum((view - mean).square().sum() for view in views) / (2 * views[0].numel())
             else:
                 squares = sum(view.var(correction=0) for view in views) / 2
@@ -41,7 +45,7 @@ def slow_twin_norm(x, weight, bias, groups, variance):
     return out
 
 
-@pytest.mark.parametrize("variance", ["pooled", "mean"])
+@pytest.mark.parametrize("variance", ["pooled", "mean", "equation"])
 @pytest.mark.parametrize(("channels", "per_group", "groups"), [(16, 8, 2), (6, 2, 3), (3, 8, 1), (12, 8, 1), (4, 1, 4)])
 def test_equals_the_equations_and_their_gradients(channels, per_group, groups, variance):
     norm = twin_norm(channels, per_group, variance)
@@ -70,6 +74,24 @@ def test_equation_and_listing_differ_by_the_squared_half_difference_of_the_views
     expected = ((first.mean((2, 3, 4)) - second.mean((2, 3, 4))) / 2).square()
     torch.testing.assert_close(variances[0] - variances[1], expected, rtol=1e-10, atol=1e-10)
     assert (expected > 0.01).all()
+
+
+def test_the_literal_equation_in_evaluation_and_what_twins_have_in_common_in_each_reading():
+    x = normal(4, 16, 3, 3)
+    norm = twin_norm(16, 8, "equation")
+    together = norm(x)
+    alone = torch.cat([norm(torch.cat([image[None]] * 2))[:1] for image in x])  # its own twin
+    norm.eval()
+    torch.testing.assert_close(norm(x), alone, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(norm(x[:1]), alone[:1], rtol=1e-10, atol=1e-10)
+    with paired(norm):
+        assert torch.equal(norm(x), together)
+    assert not torch.allclose(together, alone)
+    for variance in ("pooled", "mean", "equation"):
+        out = TwinNorm(16, 8, variance).double()(x).view(2, 2, 2, 8, 3, 3)  # [2, K, G, Lambda, H, W]
+        groups = out.mean((3, 4, 5))
+        torch.testing.assert_close(groups[0], -groups[1], rtol=0, atol=1e-12)  # the shortcut
+        assert (out.mean(3).sum(0).abs().max().item() < 1e-12) is (variance == "equation")  # pixel by pixel, too
 
 
 def test_batch_norm_depends_on_other_images_and_twin_norm_on_the_twin():
@@ -119,7 +141,7 @@ def test_a_batch_that_cannot_be_halved_is_refused():
 
 
 def test_unknown_arguments():
-    with pytest.raises(SettingError, match="variance='biased' cannot be used: expected one of pooled, mean"):
+    with pytest.raises(SettingError, match="variance='biased' cannot be used: expected one of pooled, mean, equation"):
         norm_layer("twin", 8, variance="biased")
     for kind in ("twin", "group"):
         with pytest.raises(SettingError, match="channels_per_group=0 cannot be used: expected at least 1"):

@@ -16,7 +16,14 @@ SMALL = {
     "simsiam": HEADS,
     "moco-v3": HEADS,
     "fedca": {"projector": (16,)},
-    "orchestra": {"projector": (24, 16), "local_clusters": 4, "global_clusters": 6, "memory_size": 16},
+    "orchestra": {
+        "projector": (24, 16),
+        "local_clusters": 4,
+        "global_clusters": 6,
+        "memory_size": 16,
+        "views": 2,
+        "output_norm": "none",
+    },
     "supervised": {"classes": 4},
 }
 

@@ -99,6 +99,27 @@ def test_the_loss_is_that_of_clusters_and_rotations():
     assert loss.item() == pytest.approx((clusters + F.cross_entropy(plain(turned), quarters)).item(), abs=1e-10)
 
 
+def test_by_default_a_third_view_is_rotated_and_the_head_ends_with_a_plain_batch_norm():
+    """As in the authors' model: the rotated view is drawn on its own, the head's outputs have no scale or shift."""
+    objective = small("orchestra", views=3, output_norm="plain")
+    assert {n: getattr(Orchestra(), n) for n in ("views", "output_norm", "start")} == {
+        "views": 3,
+        "output_norm": "plain",
+        "start": "clusters",
+    }
+    client, views = Client(objective), torch.cat([two_views(), two_views(seed=7)[:1]])
+    plain = client.model.train()
+    target = objective.build_target(client.model).train()
+    z = plain.projector(plain.encoder(views[1]))
+    torch.testing.assert_close(z.mean(0), torch.zeros(16, dtype=torch.float64), rtol=0, atol=1e-10)
+    torch.testing.assert_close(z.var(0, correction=0), torch.ones(16, dtype=torch.float64), rtol=1e-2, atol=0)
+    assert plain.projector[-1].weight is plain.projector[-1].bias is plain.projector[-2].bias is None
+    clusters, _ = cluster_loss(z, target(views[0]), client.learner.centroids, 0.1)
+    turned, quarters = rotated(views[2])
+    loss, _ = client.loss(views)
+    assert loss.item() == pytest.approx((clusters + F.cross_entropy(plain(turned), quarters)).item(), abs=1e-10)
+
+
 def test_a_client_sends_centroids_of_its_last_targets():
     client = Client(small("orchestra"))
     client.train([two_views(3)], 0.01)
@@ -129,6 +150,8 @@ def test_the_server_clusters_the_centroids_of_all_clients():
     [
         ({"predictor": (512,)}, r"predictor=\(512,\) .*rotations"),
         ({"local_clusters": 200}, "local_clusters=200 .*2 to 128"),
+        ({"views": 4}, "views=4 .*2, 3"),
+        ({"start": "zero"}, "start='zero' .*clusters, random"),
         ({"global_clusters": 1}, "global_clusters=1"),
         ({"temperature": 0.0}, "temperature=0.0"),
     ],

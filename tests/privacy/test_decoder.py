@@ -42,7 +42,9 @@ def test_the_authors_decoder_has_two_stages_that_double_or_are_blocks(latent, bl
 
 def test_the_plain_decoder_has_a_convolution_in_place_of_every_block():
     decoder = build_decoder("conv_normN2C8", (4, 8, 8), (1, 16, 16))
-    assert (count(decoder, Conv2d), count(decoder, ConvTranspose2d), count(decoder, BatchNorm2d)) == (5, 1, 5)
+    assert (count(decoder, Conv2d), count(decoder, ConvTranspose2d), count(decoder, BatchNorm2d)) == (5, 1, 6)
+    conv, norm = decoder[-2]  # the authors' decoder normalises in front of the sigmoid, too
+    assert (conv.bias, norm.num_features, type(decoder[-1])) == (None, 1, nn.Sigmoid)
     assert decoder(torch.zeros(2, 4, 8, 8)).shape == (2, 1, 16, 16)
 
 

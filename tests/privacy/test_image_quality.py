@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from kornia.metrics import ssim as kornia_ssim
 
 from fssl_core.errors import DataError
-from fssl_core.privacy.image_quality import C1, explained, mse, psnr, ssim
+from fssl_core.privacy.image_quality import C1, explained, mse, padded_ssim, psnr, quality, ssim
 from fssl_core.random import generator
 
 MEASURES = [mse, psnr, ssim]
@@ -22,6 +23,25 @@ def test_ssim_is_kornias_over_whole_windows(shape):
     y = (0.7 * x + 0.3 * random(*shape, key=1)).clamp(0, 1)
     expected = kornia_ssim(x, y, 11, eps=0.0, padding="valid").flatten(1).mean(1)
     torch.testing.assert_close(ssim(x, y), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 16, 16), (2, 3, 32, 20)])
+def test_padded_ssim_is_the_one_of_the_attacks_code(shape):
+    """There, a two-dimensional window is moved over every pixel with zeros around the image."""
+    x = random(*shape)
+    y = (0.7 * x + 0.3 * random(*shape, key=1)).clamp(0, 1)
+    line = torch.exp(-((torch.arange(11, dtype=torch.float64) - 5) ** 2) / 4.5)
+    window = (line[:, None] * line / line.sum() ** 2).expand(shape[1], 1, 11, 11)
+
+    def mean(values):
+        return F.conv2d(values, window, padding=5, groups=shape[1])
+
+    mx, my = mean(x), mean(y)
+    vx, vy, cov = mean(x * x) - mx * mx, mean(y * y) - my * my, mean(x * y) - mx * my
+    table = (2 * mx * my + 1e-4) * (2 * cov + 9e-4) / ((mx * mx + my * my + 1e-4) * (vx + vy + 9e-4))
+    torch.testing.assert_close(padded_ssim(x, y), table.mean((1, 2, 3)), rtol=1e-10, atol=1e-10)
+    assert (padded_ssim(x, y) > ssim(x, y)).all()
+    assert quality(x, y)["ssim_padded"] == pytest.approx(table.mean().item())
 
 
 def test_ssim_of_constant_images_compares_their_brightness_only():

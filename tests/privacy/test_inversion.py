@@ -92,6 +92,19 @@ def test_measures_are_those_of_the_images_that_are_kept():
         assert row[f"{name}_standard_error"] == pytest.approx((values.var() / 8).sqrt().item(), rel=0.05)
 
 
+def test_training_images_that_the_attacker_does_not_have_may_be_attacked_instead():
+    data, settings = NEAR.load_data(), tiny(NEAR, attacked="train")
+    (own, test), (again, train) = (s.choose_images(data) for s in (tiny(NEAR), settings))
+    assert torch.equal(own, again)
+    assert test.shape == train.shape
+    rows = {image.numpy().tobytes(): row for row, image in enumerate(data.train.images)}
+    drawn = [rows[image.numpy().tobytes()] for image in torch.cat([own, train])]
+    assert len(set(drawn)) == 80
+    assert tiny(NEAR, attacked="test").key == tiny(NEAR).key != settings.key
+    with pytest.raises(SettingError, match=r"test_images=3950 .*at most 3940"):
+        tiny(NEAR, attacked="train", test_images=3950).choose_images(data)
+
+
 def test_references_are_an_untrained_decoder_and_the_mean_of_the_attackers_images():
     settings = tiny(NEAR)
     done = run(settings, progress=False)

@@ -41,6 +41,8 @@ class PlainSplit:
         for i in sampled:
             self.ema(self.momentum[i], self.online[i], s.ema_decay)
         self.ema(self.momentum_server, self.server, s.ema_decay)
+        if s.symmetric and s.swap_at != "client":
+            return self.swapped_step(views1, views2, sampled)
         activations, momentum_activations = [], []
         for i, v1, v2 in zip(sampled, views1, views2, strict=True):
             queries, keys = (torch.cat([v1, v2]), torch.cat([v2, v1])) if s.symmetric else (v1, v2)
@@ -59,6 +61,28 @@ class PlainSplit:
         self.server_optimizer.step()
         self.server_steps += 1
         self.push(keys)
+        return loss.item()
+
+    def swapped_step(self, views1, views2, sampled):
+        """As in MocoSFL's code: one view through either model of a client, swapped at the server."""
+        online = torch.cat([self.online[i](view) for i, view in zip(sampled, views1, strict=True)])
+        with torch.no_grad():
+            momentum = torch.cat([self.momentum[i](view) for i, view in zip(sampled, views2, strict=True)])
+        received = online.detach().requires_grad_()  # what crosses the network has no graph
+        losses, keys = [], []
+        for query, key in ((received, momentum), (momentum, received)):
+            with torch.no_grad():
+                keys.append(F.normalize(self.momentum_server(key), dim=1))
+            losses.append(self.loss(F.normalize(self.server(query), dim=1), keys[-1]))
+        loss = sum(losses) if self.s.swap_at == "server-sum" else sum(losses) / 2
+        for optimizer in [*self.optimizers, self.server_optimizer]:
+            optimizer.zero_grad()
+        loss.backward()
+        online.backward(received.grad)
+        for i in sampled:
+            self.optimizers[i].step()
+        self.server_optimizer.step()
+        self.push(torch.cat(keys[::-1]))
         return loss.item()
 
     def loss(self, queries, keys):

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader
 
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.objectives import BYOL, MoCoV2
@@ -326,9 +327,31 @@ def test_a_client_with_fewer_images_than_a_batch_takes_all_of_them():
     assert (len(rows), draws.shape[:2], others) == (12, (12, 2), [])
 
 
+@pytest.mark.parametrize("batch", [5, 7, 11, 12, 100])  # a client has 12 images; 11 leaves a single one
+@pytest.mark.parametrize("client", [0, 3])
+def test_a_kept_incomplete_batch_is_that_of_a_loader_without_drop_last(batch, client):
+    trainer = AveragingTrainer(tiny(batch=batch, incomplete_batch="kept"), tiny_data())
+    loader = list(DataLoader(range(12), batch_size=batch, shuffle=True))
+    expected = [len(rows) for rows in loader if len(rows) > 1]
+    steps = trainer.batches(client, 0)
+    assert [len(rows) for rows, _ in steps] == [draws.shape[0] for _, draws in steps] == expected
+    seen = torch.cat([rows for rows, _ in steps]).tolist()
+    assert len(set(seen)) == sum(expected)
+    assert set(seen) <= set(trainer.parts[client].tolist())
+
+
+def test_a_run_with_incomplete_batches_goes_through_and_is_another_run():
+    kept, left_out = (tiny(batch=5, incomplete_batch=how) for how in ("kept", "left out"))
+    first, second = trained(kept), trained(left_out)
+    assert math.isfinite(first.metrics[-1]["loss"])
+    assert first.metrics[0]["loss"] != second.metrics[0]["loss"]
+    assert kept.key != left_out.key == tiny(batch=5).key
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"incomplete_batch": "dropped"}, "incomplete_batch='dropped' .*left out, kept"),
         ({"objective": "byol"}, "objective='byol' .*BYOL\\(\\)"),
         ({"target_at_start": "moved"}, "target_at_start='moved' .*kept, copied"),
         ({"local_epochs": 0}, "local_epochs=0"),

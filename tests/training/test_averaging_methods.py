@@ -237,6 +237,33 @@ def test_fedemas_clients_start_their_second_round_from_a_mixture(monkeypatch, fe
     assert_same_model(fedavg, trained(quick(client_update=FedEMA(tau=0.0))))
 
 
+@pytest.mark.parametrize("divergence", ["drift", "distance"])
+def test_fedemas_later_shares_follow_the_drift_of_local_training_or_the_distance_to_the_global_model(
+    monkeypatch, divergence
+):
+    settings = quick(client_update=FedEMA(tau=0.3, divergence=divergence))
+    trainer = AveragingTrainer(settings, tiny_data())
+    begun, first = starts(trainer, monkeypatch), {}
+
+    def far(one: STATE, other: STATE, shortcuts: bool) -> float:
+        names = [n for n, value in one.items() if n.startswith("encoder.") and value.dim() == 4]
+        names = [n for n in names if shortcuts or "shortcut" not in n]
+        return sum((one[n] - other[n]).norm().item() for n in names) / len(names)
+
+    for finished in range(3):
+        sent, shared = (states(trainer) if finished else None), trainer.shared.state_dict(0)
+        a_round(trainer)
+        for _, client, model in begun[3 * finished :] if finished else ():
+            if divergence == "drift":
+                amount = far(sent[client], begun[3 * (finished - 1) + client][2], False)
+            else:
+                amount = far(sent[client], shared, True)
+            share = min(1.0, 0.3 * amount / first.setdefault(client, amount))
+            for name, value in model.items():
+                expected = (1 - share) * shared[name] + share * sent[client][name]
+                torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-8, msg=name)
+
+
 def test_momentum_is_not_touched_by_what_a_client_keeps():
     """A client's own model passes through the buffer of its velocity."""
     values = {"keep_velocity": True, "rounds": 2, "batch": 8}

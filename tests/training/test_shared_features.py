@@ -10,6 +10,7 @@ from fssl_core.experiments import lwfedssl_settings
 from fssl_core.experiments.store import run
 from fssl_core.objectives import FedCA, Orchestra, SimCLR
 from fssl_core.objectives.orchestra import balanced_k_means
+from fssl_core.random import generator
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.layerwise import LayerwiseTrainer
@@ -17,8 +18,9 @@ from tests.training import test_averaging, test_layerwise
 from tests.training.test_split import tiny_data
 
 FEDCA = FedCA(projector=(16, 8))
-ORCHESTRA = Orchestra(projector=(16, 8), local_clusters=3, global_clusters=5, memory_size=10)
-OBJECTIVES = pytest.mark.parametrize("objective", [FEDCA, ORCHESTRA], ids=["fedca", "orchestra"])
+BEGUN = Orchestra(projector=(16, 8), local_clusters=3, global_clusters=5, memory_size=10)
+ORCHESTRA = BEGUN.changed(start="random", views=2, output_norm="none")
+OBJECTIVES = pytest.mark.parametrize("objective", [FEDCA, ORCHESTRA, BEGUN], ids=["fedca", "orchestra", "begun"])
 ENGINES = pytest.mark.parametrize("engine", [AveragingTrainer, LayerwiseTrainer])
 
 
@@ -132,6 +134,34 @@ def test_the_server_clusters_what_clients_sent_and_clients_train_with_the_result
     assert torch.equal(trainer.pooled["centroids"], balanced_k_means(local, start.double()))
     trainer.advance()
     assert torch.equal(trainer.learner.centroids, trainer.pooled["centroids"])
+
+
+def test_orchestra_begins_with_clusters_of_what_the_untrained_model_makes_of_images():
+    """As in its code: a first round in which clients fill their memories, cluster, and do not train."""
+    settings = tiny(AveragingTrainer, BEGUN, clients=2, partition="iid", batch=6)
+    trainer = begun(AveragingTrainer, settings)
+    model, random = trainer.global_model().train(), trainer.pooled["centroids"].double()
+    trainer.begin_objective(torch.arange(2))
+    assert all(
+        torch.equal(v, trainer.shared.state_dict(0)[n])
+        for n, v in begun(AveragingTrainer, settings).shared.state_dict(0).items()
+    )
+    local = []
+    for client in range(2):
+        seen = []
+        for batch in trainer.batches(client, 0):
+            seen.append(F.normalize(model.embed(trainer.views(*batch)[0]), dim=1))
+        points = torch.cat(seen)[:10].detach()  # a memory of ten
+        start = torch.randperm(10, generator=generator(0, "contribution", 0, client))[:3]
+        local.append(balanced_k_means(points, points[start]))
+    torch.testing.assert_close(trainer.pooled["centroids"], balanced_k_means(torch.cat(local), random))
+    whole = begun(AveragingTrainer, settings, 2)
+    other = begun(AveragingTrainer, settings.changed(objective=BEGUN.changed(start="random")), 2)
+    ours, theirs = (t.ledger.table().set_index("client") for t in (whole, other))
+    centroids = 8 * 3 * 8  # of float64
+    assert (ours.features_up == theirs.features_up + centroids).all()
+    assert (ours.parameters_up == theirs.parameters_up).all()
+    assert (ours.parameters_down == 2 * theirs.parameters_down).all()
 
 
 # ---------------------------------------------------------------- determinism

@@ -134,6 +134,25 @@ def test_asymmetric_loss_equals_the_plain_loop():
     )
 
 
+@pytest.mark.parametrize("values", [{}, {"backend": "loop", "norm": "batch"}, {"clients_per_epoch": 2}])
+@pytest.mark.parametrize("swap_at", ["server", "server-sum"])
+def test_views_swapped_at_the_server_equal_the_plain_loop(swap_at, values):
+    settings = tiny(swap_at=swap_at, method="MocoSFL", queue_size=21, **values)
+    engine = SplitTrainer(settings, tiny_data())
+    compare_steps(
+        engine, PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
+    )
+
+
+def test_a_sum_of_the_directions_is_a_doubled_rate_and_a_halved_weight_decay():
+    summed = trained(tiny(swap_at="server-sum", learning_rate=0.02, weight_decay=4e-4))
+    mean = trained(tiny(swap_at="server", learning_rate=0.04, weight_decay=2e-4))
+    torch.testing.assert_close(summed.server.online.weights, mean.server.online.weights, rtol=0, atol=1e-10)
+    torch.testing.assert_close(summed.clients.online.weights, mean.clients.online.weights, rtol=0, atol=1e-10)
+    assert summed.metrics[-1]["loss"] == pytest.approx(2 * mean.metrics[-1]["loss"])
+    assert tiny(swap_at="client").key == tiny().key != tiny(swap_at="server").key
+
+
 def test_one_client_with_the_whole_backbone_is_ordinary_moco():
     """No client, no server, no synchronisation: MoCo as in its paper, on one model."""
     settings = tiny(clients=1, cut_layer=9, client_batch=6)
@@ -327,9 +346,9 @@ def assert_differs(first: SplitTrainer, second: SplitTrainer) -> None:
         assert_same_state(first, second)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric):
-    settings = tiny(freeze_client=True, symmetric=symmetric, precision="float32", clients_per_epoch=2)
+@pytest.mark.parametrize(("symmetric", "swap_at"), [(True, "client"), (False, "client"), (True, "server")])
+def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric, swap_at):
+    settings = tiny(freeze_client=True, symmetric=symmetric, swap_at=swap_at, precision="float32", clients_per_epoch=2)
     client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict()
     trainer = SplitTrainer(settings, tiny_data(), client)
     trainer.advance()
@@ -341,6 +360,7 @@ def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric)
     ours, theirs = (t.ledger.table().drop(columns=["epoch", "client"]).sum() for t in (trainer, other))
     assert ours.activations_up == theirs.activations_up > 0
     sent = {name for name, count in ours.items() if count}
+    symmetric = settings.both_views
     assert sent == ({"activations_up"} if symmetric else {"activations_up", "momentum_activations_up"})
     backbone = build_backbone("resnet10", width=8, image_size=8, channels=1)
     expected = engine_traffic(
@@ -367,12 +387,13 @@ def test_frozen_clients_train_the_server_as_ordinary_training_would():
 
 
 @pytest.mark.parametrize("method", ["MocoSFL", "MonAcoSFL"])
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("symmetric", "swap_at"), [(True, "client"), (False, "client"), (True, "server-sum")])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, precision):
+def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, swap_at, precision):
     settings = tiny(
         method=method,
         symmetric=symmetric,
+        swap_at=swap_at,
         precision=precision,
         clients_per_epoch=3,
         sync_every=3,
@@ -390,7 +411,7 @@ def test_ledger_equals_the_closed_form_to_the_byte(method, symmetric, precision)
                 images=trainer.steps_per_epoch * settings.client_batch,
                 syncs=2,  # after step 3 and at the end of an epoch of 4 steps
                 momentum_sync=method == "MonAcoSFL",
-                symmetric=symmetric,
+                symmetric=settings.both_views,
                 sampled=client in trainer.clients.sampled.tolist(),
                 bytes_per_value=8 if precision == "float64" else 4,
             )
