@@ -27,7 +27,7 @@ from torch import Tensor
 
 from fssl_core.federation.aggregation import Layers
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import NonNegative, Settings, Share, check_choice
 
 
 def encoder_divergence(own: ClientMatrix, shared: ClientMatrix) -> float:
@@ -87,11 +87,7 @@ class FedU(ClientUpdate):
     """A predictor of one's own where encoders diverge; where there is none, the projection head's last layer."""
 
     name: str = "fedu"
-    threshold: float = 0.4  # mu: the default of the authors' code
-
-    def check(self) -> None:
-        super().check()
-        check_range("threshold", self.threshold, 0)
+    threshold: NonNegative = 0.4  # mu: the default of the authors' code
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         if encoder_divergence(own, shared) < self.threshold:
@@ -109,11 +105,7 @@ class FedEMA(ClientUpdate):
     """``kept = min(scale * divergence, 1)`` of every layer; the scale makes a client's first share ``tau``."""
 
     name: str = "fedema"
-    tau: float = 0.7  # the autoscaler's target: Section 4.2 of the paper
-
-    def check(self) -> None:
-        super().check()
-        check_range("tau", self.tau, 0, 1)
+    tau: Share = 0.7  # the autoscaler's target: Section 4.2 of the paper
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         divergence = encoder_divergence(own, shared)
@@ -129,11 +121,7 @@ class EUC(ClientUpdate):
     watches: ClassVar[bool] = True
 
     name: str = "euc"
-    share: float = 0.5  # of the layers
-
-    def check(self) -> None:
-        super().check()
-        check_range("share", self.share, 0, 1)
+    share: Share = 0.5  # of the layers
 
     def skipped(self, finished: int, moved: Tensor | None) -> Tensor | None:
         if moved is None or finished % 2:  # so that an even number of rounds ends with everything exchanged

@@ -23,7 +23,7 @@ from torch import Tensor
 from fssl_core.errors import DataError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective
-from fssl_core.settings import check_range
+from fssl_core.settings import NonNegative
 
 EPSILON = 1e-5
 
@@ -87,11 +87,7 @@ class BarlowTwins(Objective):
     pairs: ClassVar[bool] = True
     name: str = "barlow-twins"
     projector: tuple[int, ...] = (128,)
-    redundancy_weight: float = 0.005  # lambda of L-DAWA's code and of Barlow Twins, Section 2.2
-
-    def check(self) -> None:
-        super().check()
-        check_range("redundancy_weight", self.redundancy_weight, 0)
+    redundancy_weight: NonNegative = 0.005  # lambda of L-DAWA's code and of Barlow Twins, Section 2.2
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "BarlowTwinsLearner":
         return BarlowTwinsLearner(self, online, target)

@@ -25,7 +25,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool, needs_pairs
 from fssl_core.models.heads import MLP, OUTPUT_NORMS
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Count, Settings, Share, check_choice
 
 
 def classify(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,23 +83,19 @@ class Objective(Settings):
     output_bias: ClassVar[bool] = True  # the heads' last layers have a bias where no batch norm follows
 
     name: str = ""
-    projector: tuple[int, ...] = (4096, 2048)
-    predictor: tuple[int, ...] = ()
+    projector: tuple[Count, ...] = (4096, 2048)
+    predictor: tuple[Count, ...] = ()
     head_norm: bool = True
-    ema_decay: float = 0.99
+    ema_decay: Share = 0.99
 
     def check(self) -> None:
         check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
-        for name in ("projector", "predictor"):
-            for width in getattr(self, name):
-                check_range(name, width, 1)
         if not self.projector and not self.supervised:
             raise SettingError("projector", self.projector, "the width of at least one layer")
         if self.predictor and self.predictor[-1:] != self.projector[-1:]:
             expected = f"widths that end like those of projector={self.projector!r}, whose embeddings it predicts"
             raise SettingError("predictor", self.predictor, expected)
         check_choice("output_norm", self.output_norm, OUTPUT_NORMS)
-        check_range("ema_decay", self.ema_decay, 0, 1)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         """The online model, on the CPU, its heads with first values from ``init``."""

@@ -47,7 +47,7 @@ from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import NonNegative, Settings, Temperature, check_choice
 
 PUBLIC_BATCH = 256  # images a forward pass of the alignment model
 
@@ -90,14 +90,12 @@ class FedCA(Objective):
     name: str = "fedca"
     projector: tuple[int, ...] = (128,)
     output_norm: str = "none"
-    temperature: float = 0.05  # LW-FedSSL's of all its methods
+    temperature: Temperature = 0.05  # LW-FedSSL's of all its methods
     alignment_model: Settings | None = None
-    alignment_weight: float = 0.01
+    alignment_weight: NonNegative = 0.01
 
     def check(self) -> None:
         super().check()
-        check_range("temperature", self.temperature, 1e-6)
-        check_range("alignment_weight", self.alignment_weight, 0)
         if self.alignment_model is not None and not hasattr(self.alignment_model, "trained_model"):
             expected = "None or the settings of a run on public images, for example AveragingSettings(clients=1)"
             raise SettingError("alignment_model", self.alignment_model, expected)

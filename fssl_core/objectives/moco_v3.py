@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import check_range
+from fssl_core.settings import Temperature
 
 
 def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -56,11 +56,7 @@ class MoCoV3(Objective):
     projector: tuple[int, ...] = (512, 512, 256)
     predictor: tuple[int, ...] = (512, 256)
     output_norm: str = "plain"
-    temperature: float = 0.05
-
-    def check(self) -> None:
-        super().check()
-        check_range("temperature", self.temperature, 1e-6)
+    temperature: Temperature = 0.05
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoCoV3Learner":
         return MoCoV3Learner(self, online, target)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Temperature, check_choice
 
 LOSSES = ("both-directions", "one-direction")
 
@@ -61,12 +61,11 @@ class SimCLR(Objective):
     name: str = "simclr"
     projector: tuple[int, ...] = (128,)
     output_norm: str = "none"
-    temperature: float = 0.07  # L-DAWA's code; LW-FedSSL has 0.05
+    temperature: Temperature = 0.07  # L-DAWA's code; LW-FedSSL has 0.05
     loss: str = "both-directions"  # L-DAWA's code has the other
 
     def check(self) -> None:
         super().check()
-        check_range("temperature", self.temperature, 1e-6)
         check_choice("loss", self.loss, LOSSES)
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "SimCLRLearner":
