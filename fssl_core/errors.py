@@ -27,5 +27,9 @@ class CheckpointError(FsslError):
     """No checkpoint of a run can be read."""
 
 
+class OtherRunError(CheckpointError):
+    """A checkpoint is of other settings, data or code than the run that would go on from it."""
+
+
 class NonFiniteLossError(FsslError, FloatingPointError):
     """The loss of a training step is NaN or infinite."""

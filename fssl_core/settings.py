@@ -100,6 +100,24 @@ def _metadata(hint: Any) -> list[Any]:
     return [entry for kind in get_args(hint) for entry in _metadata(kind)]
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Plain values of nested dicts by names with dots; lists as tuples."""
+    found = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = tuple(value) if isinstance(value, list) else value
+    return found
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Which of nested plain values differ, in words; empty if none does."""
+    first, second = flat(there), flat(here)
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    return "; ".join(f"{name} is {first.get(name)!r} there and {second.get(name)!r} here" for name in names)
+
+
 # ---------------------------------------------------------------- values
 
 
@@ -184,9 +202,9 @@ def _words(kind: Any) -> str:
     if kind in plain:
         return plain[kind]
     if kind is Settings:
-        return "settings, for example SplitSettings()"
+        return "settings, for example AveragingSettings()"
     made = [f"{each.__name__}()" for each in (kind, *kind.__subclasses__()) if not inspect.isabstract(each)]
-    return "one of " + ", ".join(made)
+    return ("one of " if len(made) > 1 else "") + ", ".join(made)
 
 
 def check_choice(name: str, value: object, allowed: Collection) -> None:
