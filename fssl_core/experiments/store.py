@@ -417,9 +417,10 @@ def _read_table(folder: Path, name: str) -> pd.DataFrame:
         return pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
     except FileNotFoundError:
         raise _missing(folder, name, ".csv") from None
-    except ValueError as error:  # of pandas, whatever is wrong
+    except ValueError as error:  # of pandas, whatever is wrong, in several lines
+        reason = " ".join(str(error).split())
         raise FsslError(
-            f"{folder / name}.csv is damaged ({error}). Delete the folder {folder} and run again."
+            f"{folder / name}.csv is damaged ({reason}). Delete the folder {folder} and run again."
         ) from error
 
 
