@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective, classify
+from fssl_core.objectives.base import Learner, Objective, check_several, classify
 from fssl_core.settings import Temperature
 
 
@@ -33,7 +33,11 @@ def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tupl
 
     Returns:
         the mean loss, and the contrastive accuracy: the fraction of queries that are closest to their own key.
+
+    Raises:
+        DataError: there is one image only, which nothing could be told from.
     """
+    check_several(queries, "MoCo-v3")
     logits = F.normalize(queries, dim=1) @ F.normalize(keys.detach(), dim=1).T / temperature  # [B, B]
     loss, accuracy = classify(logits, torch.arange(len(logits), device=logits.device))
     return 2 * temperature * loss, accuracy
@@ -49,6 +53,7 @@ class MoCoV3(Objective):
     """
 
     pairs: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
     has_target: ClassVar[bool] = True
     output_bias: ClassVar[bool] = False
 

@@ -35,7 +35,7 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
-from fssl_core.settings import NonNegative, Whole, check_choice
+from fssl_core.settings import NonNegative, Whole, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
@@ -114,6 +114,7 @@ class AveragingSettings(RoundSettings):
         check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
         check_choice("selection", self.selection, SELECTIONS)
+        check_range("batch", self.batch, self.objective.smallest_batch)
         if self.probe_every and not self.probe_epochs:
             raise SettingError("probe_every", self.probe_every, "0 where probe_epochs is 0")
 
@@ -174,6 +175,10 @@ class AveragingTrainer(RoundTrainer):
         super().__init__(settings, data)
         s = settings
         self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
+        if self.images.min() < s.objective.smallest_batch:
+            fewest, kind = s.objective.smallest_batch, type(s.objective).__name__
+            expected = f"one that gives every client {fewest} images for {kind}, not {self.images.min()}"
+            raise SettingError("partition", s.partition, expected)
         self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
         self.begin(s.build_model(data))
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
