@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fssl_core.data import digests, embedded, folders, readers
+from fssl_core.devices import check_device
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
 from fssl_core.paths import data_root
@@ -214,15 +215,16 @@ def load_dataset(
         train_images: keep only so many, see :meth:`Dataset.with_fewer_images`. None keeps all.
 
     Raises:
-        SettingError: ``image_size`` is below 1, or ``train_images`` cannot be had.
+        SettingError: ``image_size`` is below 1, ``train_images`` cannot be had, or there is no such device.
         DataError: the set is missing (the message says where it was looked for and how to get it), damaged, or its
             pickles ask for more than arrays.
     """
-    if image_size is not None and image_size < 1:
-        raise SettingError("image_size", image_size, "None or at least 1 pixel")
     checked("dataset", name, str)
     checked("train_images", train_images, int | None)
     checked("image_size", image_size, int | None)
+    device = check_device(device)
+    if image_size is not None and image_size < 1:
+        raise SettingError("image_size", image_size, "None or at least 1 pixel")
     data = _load(name, data_root(), image_size, _stamp(name))
     if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST) or name == COCO):
         notice(
@@ -231,7 +233,7 @@ def load_dataset(
         )
     if train_images is not None:
         data = data.with_fewer_images(train_images)
-    if torch.device(device).type == "cpu":
+    if device.type == "cpu":
         return data
     return replace(data, train=data.train.to(device), test=data.test.to(device))
 
@@ -403,6 +405,7 @@ def download(name: str) -> Path:
         DataError: torchvision does not have the set, other files are in its place, or it cannot be reached.
     """
     root = data_root()
+    checked("dataset", name, str)
     if name not in DOWNLOADS:
         if name in EMBEDDED:
             raise DataError(f"{name} is embedded: there is nothing to download.")

@@ -10,13 +10,14 @@ paper    the paper's own settings                            reproduction
 =======  ==================================================  =============================================
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, check_choice, check_types, checked
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.split import SplitSettings
 
@@ -73,6 +74,8 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
         DataError: ``syncs_per_epoch`` is given and the data set is missing.
     """
     check_choice("profile", profile, PROFILES)
+    check_types(SplitSettings, {"clients": clients, **values})
+    checked("syncs_per_epoch", syncs_per_epoch, Count | None)
     rule = auto_adjust(clients)
     chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "gpu": _GPU, "paper": {}}[profile]
     settings = SplitSettings(clients=clients, client_batch=rule.client_batch, clients_per_epoch=rule.clients_per_epoch)
@@ -90,7 +93,6 @@ def split_settings(profile: str, *, clients: int, syncs_per_epoch: int | None = 
     settings = settings.changed(**(derived | values))
     if syncs_per_epoch is None:
         return settings
-    check_range("syncs_per_epoch", syncs_per_epoch, low=1)
     if "sync_every" in values:
         raise SettingError("syncs_per_epoch", syncs_per_epoch, "None where sync_every is given")
     steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
@@ -112,7 +114,7 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
         SettingError: an unknown profile, objective or setting, or a value that cannot be used.
     """
     check_choice("profile", profile, PROFILES)
-    wanted = {"name": objective} if isinstance(objective, str) else dict(objective)
+    wanted = dict(objective) if isinstance(objective, Mapping) else {"name": objective}
     check_choice("objective", wanted.get("name"), OBJECTIVES)
     small = profile in ("smoke", "laptop")
     chosen: dict[str, dict[str, Any]] = {

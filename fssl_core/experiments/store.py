@@ -42,7 +42,7 @@ from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write, write_json
 from fssl_core.notices import notice, say
 from fssl_core.paths import runs_root
-from fssl_core.settings import Settings, flat
+from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 
 
@@ -290,6 +290,8 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         ``seed`` is a column with one seed as well. Where a setting and a column of the table share a name, the
         table's is kept.
     """
+    if not isinstance(frame, pd.DataFrame) or "key" not in frame:
+        raise SettingError("frame", type(frame).__name__, "what run_all returned, with at least one row")
     keys = list(dict.fromkeys(frame["key"]))
     settings = [flat(stored_run(key)[0]) for key in keys]
     tables = [_read_table(runs_root() / key, name).assign(key=key) for key in keys]
@@ -310,7 +312,7 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         FsslError: there is no such run.
     """
-    folder = runs_root() / key
+    folder = runs_root() / checked("key", key, str)
     settings, provenance = read_json(folder, "settings.json"), read_json(folder, "provenance.json")
     if settings is None or provenance is None:
         raise FsslError(f"There is no finished run in {folder}. Run the notebook that needs it from its first cell.")
