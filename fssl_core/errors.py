@@ -15,7 +15,9 @@ class SettingError(FsslError, ValueError):
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"{name}={value!r} cannot be used: expected {expected}.")
+        shown = " ".join(repr(value).split())  # an array's takes several lines
+        shown = shown if len(shown) <= 300 else f"{shown[:297]}..."
+        super().__init__(f"{name}={shown} cannot be used: expected {expected}.")
         self.name, self.value, self.expected = name, value, expected
 
 

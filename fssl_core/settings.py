@@ -9,7 +9,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
@@ -209,7 +209,11 @@ def _words(kind: Any) -> str:
 
 def check_choice(name: str, value: object, allowed: Collection) -> None:
     """Raise :class:`SettingError` unless ``value`` is one of ``allowed``."""
-    if not (isinstance(value, Hashable) and value in frozenset(allowed)):  # a list or an array is no choice
+    try:
+        known = value in frozenset(allowed)
+    except TypeError:  # a list or an array is no choice
+        known = False
+    if not known:
         raise SettingError(name, value, "one of " + ", ".join(map(str, allowed)))
 
 

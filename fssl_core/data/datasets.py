@@ -216,8 +216,8 @@ def load_dataset(
 
     Raises:
         SettingError: ``image_size`` is below 1, ``train_images`` cannot be had, or there is no such device.
-        DataError: the set is missing (the message says where it was looked for and how to get it), damaged, or its
-            pickles ask for more than arrays.
+        DataError: the set is missing (the message says where it was looked for and how to get it), damaged, may not
+            be read, or its pickles ask for more than arrays.
     """
     checked("dataset", name, str)
     checked("train_images", train_images, int | None)
@@ -225,7 +225,10 @@ def load_dataset(
     device = check_device(device)
     if image_size is not None and image_size < 1:
         raise SettingError("image_size", image_size, "None or at least 1 pixel")
-    data = _load(name, data_root(), image_size, _stamp(name))
+    try:
+        data = _load(name, data_root(), image_size, _stamp(name))
+    except PermissionError as error:
+        raise DataError(f"{error.filename or name} may not be read: change its permissions.") from error
     if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST) or name == COCO):
         notice(
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "

@@ -8,6 +8,7 @@ from PIL import Image
 
 from fssl_core.data import datasets, digests
 from fssl_core.data.datasets import data_digest, load_dataset
+from fssl_core.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +132,12 @@ def test_a_subset_and_the_official_files_differ(data_root, monkeypatch, tmp_path
     (other / "data_batch_3").unlink()
     (other / "data_batch_3").write_bytes((folder / "data_batch_2").read_bytes())
     assert data_digest("cifar10") != here
+
+
+def test_a_set_that_may_not_be_read_is_an_error(photos, monkeypatch):
+    def refuse(*arguments):
+        raise PermissionError(13, "Permission denied", str(photos / "train"))
+
+    monkeypatch.setattr(datasets.folders, "read_folder", refuse)
+    with pytest.raises(DataError, match="pets/train may not be read: change its permissions"):
+        load_dataset("pets")
