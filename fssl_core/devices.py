@@ -22,12 +22,17 @@ def default_device() -> torch.device:
     name = os.environ.get("FSSL_DEVICE")
     if not name:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return check_device(name, "FSSL_DEVICE")
+
+
+def check_device(device: torch.device | str, name: str = "device") -> torch.device:
+    """A device of this machine; :class:`SettingError` names the setting ``name`` where there is no such."""
     try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise SettingError("FSSL_DEVICE", name, "cpu, cuda or cuda:N of this machine") from error
-    return device
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        raise SettingError(name, device, "cpu, cuda or cuda:N of this machine") from error
+    return found
 
 
 def keep_freed_memory() -> bool:

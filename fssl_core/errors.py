@@ -15,7 +15,9 @@ class SettingError(FsslError, ValueError):
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"{name}={value!r} cannot be used: expected {expected}.")
+        shown = " ".join(repr(value).split())  # an array's takes several lines
+        shown = shown if len(shown) <= 300 else f"{shown[:297]}..."
+        super().__init__(f"{name}={shown} cannot be used: expected {expected}.")
         self.name, self.value, self.expected = name, value, expected
 
 
@@ -25,6 +27,10 @@ class DataError(FsslError):
 
 class CheckpointError(FsslError):
     """No checkpoint of a run can be read."""
+
+
+class OtherRunError(CheckpointError):
+    """A checkpoint is of other settings, data or code than the run that would go on from it."""
 
 
 class NonFiniteLossError(FsslError, FloatingPointError):

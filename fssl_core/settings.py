@@ -1,37 +1,64 @@
-"""Settings as values: frozen, checked when made, hashable to a name that is the same on every machine."""
+"""Settings as values: frozen, checked when made, hashable to a name that is the same on every machine.
+
+The annotation of a field says which values it takes, type and range: ``epochs: Count = 200``. Nothing is rounded or
+taken for something else: ``1.5`` is no number of epochs, and ``"false"`` no truth value.
+"""
 
 import dataclasses
 import hashlib
+import inspect
 import json
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cache
+from itertools import repeat
+from types import NoneType, UnionType
+from typing import Annotated, Any, Self, Union, get_args, get_origin
+
+import numpy as np
 
 from fssl_core.errors import SettingError
 
 
+@dataclass(frozen=True)
+class Range:
+    """What a number may be, the ends included: metadata of an annotation."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+NAMES_DATA = "the name of a data set"  # metadata of an annotation: a run of these settings reads the set
+
+Count = Annotated[int, Range(1)]
+Whole = Annotated[int, Range(0)]
+NonNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Temperature = Annotated[float, Range(1e-6)]
+DataName = Annotated[str, NAMES_DATA]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Base of all settings. A subclass is a frozen dataclass whose :meth:`check` raises :class:`SettingError`."""
+    """Base of all settings. A subclass is a frozen dataclass whose :meth:`check` raises :class:`SettingError`.
+
+    Types and ranges are those of the annotations, see :func:`checked`. A field that a subclass annotates anew, to give
+    it another default, keeps the range that its base has.
+    """
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, list):  # papermill and JSON know no tuples
-                object.__setattr__(self, field.name, tuple(value))
-            if field.type is float and type(value) is int:  # 1 and 1.0 are one setting and one hash
-                object.__setattr__(self, field.name, float(value))
+        for name, hints in _hints(type(self)).items():
+            for hint in hints:
+                object.__setattr__(self, name, checked(name, getattr(self, name), hint))
         self.check()
 
     def check(self) -> None:
-        """Raise :class:`SettingError` for a value that cannot be used."""
+        """Raise :class:`SettingError` for values that do not go together."""
 
     def changed(self, **values: Any) -> Self:
         """A copy with some fields changed; an unknown name is an error that lists the known ones."""
-        names = [field.name for field in dataclasses.fields(self)]
-        for name, value in values.items():
-            if name not in names:
-                raise SettingError(name, value, f"one of the settings of {type(self).__name__}: {', '.join(names)}")
+        check_names(type(self), values)
         return dataclasses.replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
@@ -47,6 +74,141 @@ class Settings:
         """Sixteen hex digits that name these settings: equal settings, equal key."""
         text = json.dumps({"kind": type(self).__name__, **self.identity()}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def data_sets(self) -> frozenset[str]:
+        """Names of the image sets that a run of these settings reads: their own, and those of settings inside them."""
+        found = set()
+        for name, hints in _hints(type(self)).items():
+            value = getattr(self, name)
+            if value is not None and any(NAMES_DATA in _metadata(hint) for hint in hints):
+                found.add(value)
+            for nested in value if isinstance(value, tuple) else (value,):
+                if isinstance(nested, Settings):
+                    found |= nested.data_sets
+        return frozenset(found)
+
+
+@cache
+def _hints(kind: type[Settings]) -> dict[str, list[Any]]:
+    """By field, its annotations in the class and its bases, the outermost base first."""
+    annotations = [inspect.get_annotations(base, eval_str=True) for base in reversed(kind.__mro__)]
+    names = [field.name for field in dataclasses.fields(kind)]
+    return {name: [hints[name] for hints in annotations if name in hints] for name in names}
+
+
+def _metadata(hint: Any) -> list[Any]:
+    """Of an annotation and of the kinds that it allows."""
+    if get_origin(hint) is Annotated:
+        return [*hint.__metadata__, *_metadata(hint.__origin__)]
+    return [entry for kind in get_args(hint) for entry in _metadata(kind)]
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Plain values of nested dicts by names with dots; lists as tuples."""
+    found = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = tuple(value) if isinstance(value, list) else value
+    return found
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Which of nested plain values differ, in words; empty if none does."""
+    first, second = flat(there), flat(here)
+    names = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    return "; ".join(f"{name} is {first.get(name)!r} there and {second.get(name)!r} here" for name in names)
+
+
+# ---------------------------------------------------------------- values
+
+
+def check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
+    """Raise :class:`SettingError` for a name that is none of the settings of ``kind``; the error lists them."""
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name, value in values.items():
+        if name not in names:
+            raise SettingError(name, value, f"one of the settings of {kind.__name__}: {', '.join(names)}")
+
+
+def check_types(kind: type[Settings], values: Mapping[str, Any]) -> None:
+    """Check names, types and ranges of some settings of ``kind``, before they are put together with others."""
+    check_names(kind, values)
+    for name, value in values.items():
+        for hint in _hints(kind)[name]:
+            checked(name, value, hint)
+
+
+def checked(name: str, value: Any, hint: Any) -> Any:
+    """A value as an annotation wants it.
+
+    A list becomes a tuple, since papermill and JSON know no tuples; a whole number becomes a float where one is wanted,
+    so that 1 and 1.0 are one setting and one hash; a number of numpy becomes Python's. Nothing else is converted.
+
+    Args:
+        name: of the setting or argument.
+        value: what it was given.
+        hint: ``bool``, ``int``, ``float`` (finite), ``str``, a class, ``tuple[...]``, ``X | None``, or such with a
+            :class:`Range`, as ``Annotated[float, Range(0, 1)]``. Others are not looked at.
+
+    Raises:
+        SettingError: the value is of another kind or outside the range.
+    """
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in kinds:
+        return None
+    for kind in kinds:
+        plain, ranges = kind, ()
+        if get_origin(kind) is Annotated:
+            plain, ranges = kind.__origin__, [entry for entry in kind.__metadata__ if isinstance(entry, Range)]
+        if get_origin(plain) is tuple and isinstance(value, list | tuple):
+            entries = get_args(plain)
+            if entries[-1] is ... or len(entries) == len(value):
+                wanted = repeat(entries[0]) if entries[-1] is ... else entries
+                return tuple(checked(name, entry, want) for entry, want in zip(value, wanted, strict=False))
+        elif _is(plain, found := _python(value, plain)):
+            for bounds in ranges:
+                check_range(name, found, bounds.low, bounds.high)
+            return found
+    shown = type(value).__name__ if isinstance(value, Settings) else value
+    raise SettingError(name, shown, " or ".join(map(_words, kinds)))
+
+
+def _python(value: Any, kind: Any) -> Any:
+    """Numpy's numbers as Python's; a whole number as a float and a list as a tuple, where these are wanted."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if kind is float and type(value) is int and abs(value) < 2**1023:
+        return float(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is(kind: Any, value: Any) -> bool:
+    if kind is float:
+        return type(value) is float and math.isfinite(value)
+    if kind in (bool, int, str):
+        return type(value) is kind  # True is an int, too
+    if kind in (None, NoneType):
+        return value is None
+    return isinstance(value, kind) if isinstance(kind, type) else get_origin(kind) is not tuple
+
+
+def _words(kind: Any) -> str:
+    """An annotation in words."""
+    if get_origin(kind) is Annotated:
+        return _words(kind.__origin__)
+    if get_origin(kind) is tuple:
+        entries = [entry for entry in get_args(kind) if entry is not ...]
+        return f"a list, each entry {_words(entries[0])}" if ... in get_args(kind) else f"a list of {len(entries)}"
+    plain = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a word", NoneType: "None"}
+    if kind in plain:
+        return plain[kind]
+    if kind is Settings:
+        return "settings, for example AveragingSettings()"
+    made = [f"{each.__name__}()" for each in (kind, *kind.__subclasses__()) if not inspect.isabstract(each)]
+    return ("one of " if len(made) > 1 else "") + ", ".join(made)
 
 
 def added(default: Any, *, before: Any) -> Any:
@@ -74,12 +236,17 @@ def _identity(value: Any) -> Any:
 
 def check_choice(name: str, value: object, allowed: Collection) -> None:
     """Raise :class:`SettingError` unless ``value`` is one of ``allowed``."""
-    if value not in allowed:
+    try:
+        known = value in frozenset(allowed)
+    except TypeError:  # a list or an array is no choice
+        known = False
+    if not known:
         raise SettingError(name, value, "one of " + ", ".join(map(str, allowed)))
 
 
-def check_range(name: str, value: float, low: float = float("-inf"), high: float = float("inf")) -> None:
-    """Raise :class:`SettingError` unless ``low <= value <= high`` (a NaN is refused)."""
-    if not low <= value <= high:
-        bounds = f"at least {low:g}" if high == float("inf") else f"a number from {low:g} to {high:g}"
+def check_range(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:
+    """Raise :class:`SettingError` unless ``value`` is a number with ``low <= value <= high`` (a NaN is refused)."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        bounds = f"at least {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
         raise SettingError(name, value, bounds)

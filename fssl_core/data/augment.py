@@ -11,14 +11,14 @@ share the batch, on the device, or on how clients are batched.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fssl_core.errors import SettingError
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Settings, Share, check_choice
 
 CROP_TRIES = 10  # as in torchvision's RandomResizedCrop
 LUMA = (0.2989, 0.587, 0.114)  # as in torchvision's rgb_to_grayscale
@@ -64,32 +64,26 @@ class Augmentation(Settings):
     Images of one channel skip saturation, hue and grayscale, as in torchvision.
     """
 
-    size: int = 32
+    size: Count = 32
     crop_scale: tuple[float, float] = (1.0, 1.0)
     crop_ratio: tuple[float, float] = (1.0, 1.0)
-    flip: float = 0.0
-    jitter: float = 0.0
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
-    grayscale: float = 0.0
-    blur: float = 0.0
+    flip: Share = 0.0
+    jitter: Share = 0.0
+    brightness: NonNegative = 0.0
+    contrast: NonNegative = 0.0
+    saturation: NonNegative = 0.0
+    hue: Annotated[float, Range(0, 0.5)] = 0.0
+    grayscale: Share = 0.0
+    blur: Share = 0.0
     blur_sigma: tuple[float, float] = (0.1, 2.0)
     blur_kernel: int = 13
-    solarize: float = 0.0
-    solarize_threshold: float = 0.5
+    solarize: Share = 0.0
+    solarize_threshold: Share = 0.5
 
     # Columns of `draws`: area and ratio of each crop try, place, then one per decision below.
     numbers: ClassVar[int] = 2 * CROP_TRIES + 2 + 4 + 4 + 6
 
     def check(self) -> None:
-        check_range("size", self.size, 1)
-        for name in ("flip", "jitter", "grayscale", "blur", "solarize", "solarize_threshold"):
-            check_range(name, getattr(self, name), 0, 1)
-        for name in ("brightness", "contrast", "saturation"):
-            check_range(name, getattr(self, name), 0)
-        check_range("hue", self.hue, 0, 0.5)
         for name, high in (("crop_scale", 1.0), ("crop_ratio", float("inf")), ("blur_sigma", float("inf"))):
             pair = getattr(self, name)
             if len(pair) != 2 or not 0 < pair[0] <= pair[1] <= high:

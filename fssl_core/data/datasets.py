@@ -19,10 +19,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fssl_core.data import embedded, folders, readers
+from fssl_core.data import digests, embedded, folders, readers
+from fssl_core.devices import check_device
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
 from fssl_core.paths import data_root
+from fssl_core.settings import checked
 
 FOLDER_IMAGE_SIZE = 64  # pixels; images in folders have no size in common
 
@@ -150,15 +152,28 @@ class _Download:
 
     read: Callable[[Path], Parts]
     folders: tuple[str, ...]  # where it may lie under the data root; torchvision's own place first
+    files: tuple[str, ...]  # in one of these folders, that are read; gzipped or not
     torchvision_class: str
     counts: tuple[int, int]  # train and test images of the official set
 
 
 DOWNLOADS = {
-    "cifar10": _Download(readers.read_cifar10, ("cifar-10-batches-py",), "CIFAR10", (50_000, 10_000)),
-    "cifar100": _Download(readers.read_cifar100, ("cifar-100-python",), "CIFAR100", (50_000, 10_000)),
+    "cifar10": _Download(
+        readers.read_cifar10,
+        ("cifar-10-batches-py",),
+        (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta"),
+        "CIFAR10",
+        (50_000, 10_000),
+    ),
+    "cifar100": _Download(
+        readers.read_cifar100, ("cifar-100-python",), ("train", "test", "meta"), "CIFAR100", (50_000, 10_000)
+    ),
     "fashion-mnist": _Download(
-        readers.read_fashion_mnist, ("FashionMNIST/raw", "fashion-mnist"), "FashionMNIST", (60_000, 10_000)
+        readers.read_fashion_mnist,
+        ("FashionMNIST/raw", "fashion-mnist"),
+        tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")),
+        "FashionMNIST",
+        (60_000, 10_000),
     ),
 }
 MEDMNIST = "medmnist/"  # the prefix of its sets' names, and their folder
@@ -200,13 +215,20 @@ def load_dataset(
         train_images: keep only so many, see :meth:`Dataset.with_fewer_images`. None keeps all.
 
     Raises:
-        SettingError: ``image_size`` is below 1, or ``train_images`` cannot be had.
-        DataError: the set is missing (the message says where it was looked for and how to get it), damaged, or its
-            pickles ask for more than arrays.
+        SettingError: ``image_size`` is below 1, ``train_images`` cannot be had, or there is no such device.
+        DataError: the set is missing (the message says where it was looked for and how to get it), damaged, may not
+            be read, or its pickles ask for more than arrays.
     """
+    checked("dataset", name, str)
+    checked("train_images", train_images, int | None)
+    checked("image_size", image_size, int | None)
+    device = check_device(device)
     if image_size is not None and image_size < 1:
         raise SettingError("image_size", image_size, "None or at least 1 pixel")
-    data = _load(name, data_root(), image_size)
+    try:
+        data = _load(name, data_root(), image_size, _stamp(name))
+    except PermissionError as error:
+        raise DataError(f"{error.filename or name} may not be read: change its permissions.") from error
     if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST) or name == COCO):
         notice(
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
@@ -214,13 +236,14 @@ def load_dataset(
         )
     if train_images is not None:
         data = data.with_fewer_images(train_images)
-    if torch.device(device).type == "cpu":
+    if device.type == "cpu":
         return data
     return replace(data, train=data.train.to(device), test=data.test.to(device))
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, root: Path, image_size: int | None) -> Dataset:
+def _load(name: str, root: Path, image_size: int | None, stamp: str) -> Dataset:
+    """The set; ``stamp`` is that of its files, so that other ones are not taken for those that were read before."""
     if name in EMBEDDED:
         (train, test), classes, official = EMBEDDED[name](), tuple(map(str, range(10))), False
     else:
@@ -232,6 +255,40 @@ def _load(name: str, root: Path, image_size: int | None) -> Dataset:
     if image_size is not None:
         train, test = ((_resize(images, image_size), labels) for images, labels in (train, test))
     return Dataset(name, ImageSet(*train), ImageSet(*test), classes, official)
+
+
+def data_digest(name: str) -> str | None:
+    """What names the images and labels of a set: sixteen hex digits of its files, or an embedded set's version.
+
+    None where the set is not there, or is none that can be read.
+    """
+    if name in EMBEDDED:
+        return f"embedded {embedded.VERSION}"
+    path = find_dataset(name, data_root())
+    try:
+        return None if path is None else digests.digest_files(path, _files(name, path))
+    except DataError:
+        return None  # whoever reads the set is told what is wrong with it
+
+
+def _stamp(name: str) -> str:
+    path = None if name in EMBEDDED else find_dataset(name, data_root())
+    try:
+        return "" if path is None else digests.stamp(path, _files(name, path))
+    except (DataError, OSError):
+        return ""  # the reader tells
+
+
+def _files(name: str, path: Path) -> list[Path]:
+    """The files of a set that are read, in their order.
+
+    Raises:
+        DataError: the folder holds no images, or not in the way that is expected.
+    """
+    if name in DOWNLOADS:
+        zipped = ((path / f"{file}.gz", path / file) for file in DOWNLOADS[name].files)
+        return [first if first.exists() else second for first, second in zipped]
+    return [path] if name.startswith(MEDMNIST) else folders.list_files(path)
 
 
 def find_dataset(name: str, root: Path) -> Path | None:
@@ -351,13 +408,14 @@ def download(name: str) -> Path:
         DataError: torchvision does not have the set, other files are in its place, or it cannot be reached.
     """
     root = data_root()
+    checked("dataset", name, str)
     if name not in DOWNLOADS:
         if name in EMBEDDED:
             raise DataError(f"{name} is embedded: there is nothing to download.")
         raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name, root)}")
     path = find_dataset(name, root)
     if path is not None:
-        if _load(name, root, None).official:
+        if _load(name, root, None, _stamp(name)).official:
             return path
         raise DataError(f"{path} holds files of {name} that are not the official ones. Move them away first.")
 

@@ -19,6 +19,7 @@ from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
 
 PHOTOGRAPHS = ("china", "flower")
+VERSION = 1  # raise when the images change: what was computed on them is then computed again
 SEED = 20240601
 TRAIN_SHARE = 0.75  # of each class's digits
 CANVAS = 16  # pixels

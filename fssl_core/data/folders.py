@@ -73,6 +73,12 @@ def count_folder(folder: Path) -> tuple[int, int]:
     return train, test
 
 
+def list_files(folder: Path) -> list[Path]:
+    """All images that :func:`read_folder` reads, in its order; errors as those of :func:`list_folder`."""
+    plain = list_unlabelled(folder)
+    return plain or [path for files in list_folder(folder) for paths in files.values() for path in paths]
+
+
 def is_image_folder(folder: Path) -> bool:
     """Whether a folder looks like a set of images; it may be one that cannot be read."""
     with suppress(PermissionError), os.scandir(folder) as entries:

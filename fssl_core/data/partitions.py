@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
+from fssl_core.settings import checked
 
 SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, dirichlet-equal:alpha, majority:share, one-class"
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
@@ -44,8 +45,14 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         little as the scheme allows.
 
     Raises:
-        SettingError: the scheme is unknown or cannot be met with these labels and clients.
+        SettingError: the scheme is unknown or cannot be met with these labels and clients, or an argument is of another
+            kind.
     """
+    clients, scheme = checked("clients", clients, int), checked("partition", scheme, str)
+    seed = checked("seed", seed, int)
+    if not isinstance(labels, Tensor) or labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
+        shown = list(labels.shape) if isinstance(labels, Tensor) else type(labels).__name__
+        raise SettingError("labels", shown, "a tensor of whole numbers, one for each image")
     if not 1 <= clients <= len(labels):
         raise SettingError("clients", clients, f"from 1 to {len(labels)}, the number of images")
     draw = generator(seed, "partition")

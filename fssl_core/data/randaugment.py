@@ -12,6 +12,7 @@ and of its row of random numbers.
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from torchvision.transforms.v2 import functional as TF
 
 from fssl_core.data.augment import change_rows
 from fssl_core.errors import SettingError
-from fssl_core.settings import Settings, check_range
+from fssl_core.settings import Range, Settings, Whole
 
 BINS = 31  # magnitudes go from 0 to 30
 MOVES = 150 / 331  # largest translation, as a share of the image's side
@@ -64,12 +65,8 @@ class RandAugment(Settings):
         magnitude: of all of them, 0 to 30.
     """
 
-    operations: int = 2
-    magnitude: int = 9
-
-    def check(self) -> None:
-        check_range("operations", self.operations, 0)
-        check_range("magnitude", self.magnitude, 0, BINS - 1)
+    operations: Whole = 2
+    magnitude: Annotated[int, Range(0, BINS - 1)] = 9
 
     @property
     def numbers(self) -> int:

@@ -6,7 +6,7 @@ pre-training.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.devices import default_device, repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import extract
-from fssl_core.settings import Settings, check_range
+from fssl_core.settings import Range, Settings
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DownstreamSettings(Settings):
     measure: ClassVar[str]  # of the summary: ``<measure>_accuracy``
 
     pretraining: Settings
-    label_fraction: float = 1.0  # share of the training images that keep their label
+    label_fraction: Annotated[float, Range(1e-9, 1)] = 1.0  # share of the training images that keep their label
     seed: int = 0  # which images are labelled, initial weights, order
 
     def check(self) -> None:
@@ -59,7 +59,6 @@ class DownstreamSettings(Settings):
         if missing:
             expected = f"settings with {' and '.join(missing)}, for example a SplitSettings"
             raise SettingError("pretraining", type(self.pretraining).__name__, expected)
-        check_range("label_fraction", self.label_fraction, 1e-9, 1)
 
     # ---------------------------------------------------------------- what a subclass says
 

@@ -14,7 +14,7 @@ those of the last epoch on the whole test set, and beside them their means over 
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -38,7 +38,7 @@ from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.models import GlobalPool
 from fssl_core.models.heads import MLP
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Whole, check_choice, check_range
 
 BATCH_OF_RATE = 256  # the base learning rate is that of this batch
 
@@ -54,25 +54,19 @@ class FineTuneSettings(TransferSettings):
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
     measure: ClassVar[str] = "fine_tune"
 
-    epochs: int = 40
-    warmup_epochs: int = 10
-    batch: int = 256
-    base_learning_rate: float = 1e-3  # of a batch of 256
-    weight_decay: float = 1e-5
+    epochs: Count = 40
+    warmup_epochs: Whole = 10
+    batch: Annotated[int, Range(2)] = 256
+    base_learning_rate: NonNegative = 1e-3  # of a batch of 256
+    weight_decay: NonNegative = 1e-5
     augmentation: RandAugment = field(default_factory=RandAugment)
     scratch: bool = False  # start from first values in place of the pre-trained ones
     precision: str = "float32"  # bfloat16: autocast; weights and AdamW's averages stay float32
 
     def check(self) -> None:
         super().check()
-        check_range("epochs", self.epochs, 1)
         check_range("warmup_epochs", self.warmup_epochs, 0, self.epochs)
-        check_range("batch", self.batch, 2)
-        for name in ("base_learning_rate", "weight_decay"):
-            check_range(name, getattr(self, name), 0)
         check_choice("precision", self.precision, PRECISIONS)
-        if not isinstance(self.augmentation, RandAugment):
-            raise SettingError("augmentation", self.augmentation, "RandAugment()")
         if self.scratch and not hasattr(self.pretraining, "build_backbone"):
             expected = "settings with build_backbone, for example an AveragingSettings, where scratch=True"
             raise SettingError("pretraining", type(self.pretraining).__name__, expected)

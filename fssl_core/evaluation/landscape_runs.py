@@ -7,7 +7,7 @@ those of :mod:`fssl_core.evaluation.trajectory` and :mod:`fssl_core.evaluation.l
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -19,7 +19,7 @@ from fssl_core.devices import default_device
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.landscape import Evaluate, circle_loss_increase, held_out_loss, loss_surface
 from fssl_core.evaluation.trajectory import full_path, late_turning_angle, path_ratio, pca_plane
-from fssl_core.settings import Settings, check_range
+from fssl_core.settings import Count, Range, Settings, check_range
 
 Extent = tuple[tuple[float, float], tuple[float, float]]
 
@@ -38,9 +38,9 @@ class LandscapeSettings(Settings):
     pretraining: Settings
     filter_normalise: bool = False  # which plane: Li et al., Section 4
     points: int = 21  # of the grid, along each axis; 0: no surface
-    images: int = 512  # test images, a multiple of the pre-training's batch
+    images: Count = 512  # test images, a multiple of the pre-training's batch
     radii: tuple[float, ...] = (0.05, 0.02, 0.1)  # of circles, shares of the final norm; the summary has the first
-    circle_points: int = 32  # on each circle
+    circle_points: Annotated[int, Range(3)] = 32  # on each circle
     seed: int = 0  # of test images and augmentations
 
     def check(self) -> None:
@@ -50,7 +50,6 @@ class LandscapeSettings(Settings):
             raise SettingError("pretraining", f"{type(self.pretraining).__name__} with keep_every={kept}", expected)
         if self.points:
             check_range("points", self.points, 2)
-        check_range("circle_points", self.circle_points, 3)
         if not self.radii or min(self.radii) <= 0:
             raise SettingError("radii", self.radii, "one or more positive shares of the final model's norm")
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from fssl_core.evaluation.features import unpooled
 from fssl_core.evaluation.linear_probe import PROTOCOLS, ProbeResult, linear_probe
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, check_choice
 
 FEATURES = ("pooled", "unpooled")
 
@@ -36,13 +36,12 @@ class ProbeSettings(TransferSettings):
 
     protocol: str = "adam-cosine"  # a key of PROTOCOLS
     features: str = "pooled"  # unpooled: the last feature map, flattened, as in the authors' code of L-DAWA
-    epochs: int = 100  # Section 4.3
+    epochs: Count = 100  # Section 4.3
 
     def check(self) -> None:
         super().check()
         check_choice("protocol", self.protocol, PROTOCOLS)
         check_choice("features", self.features, FEATURES)
-        check_range("epochs", self.epochs, 1)
 
     def feature_model(self, backbone: nn.Module) -> nn.Module:
         return unpooled(backbone) if self.features == "unpooled" else backbone

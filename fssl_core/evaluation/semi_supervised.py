@@ -13,7 +13,7 @@ accuracy of all epochs, a choice made on the test set. The best is given beside 
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.downstream import DownstreamSettings, HeadResult
 from fssl_core.evaluation.features import check_features
 from fssl_core.random import generator
-from fssl_core.settings import check_range
+from fssl_core.settings import Count, NonNegative, Range, check_range
 
 
 @dataclass(frozen=True)
@@ -153,18 +153,11 @@ class SemiSupervisedSettings(DownstreamSettings):
     measure: ClassVar[str] = "semi_supervised"
 
     label_fraction: float = 0.01  # Table 4: 1 % and 10 %
-    hidden: int = 512
-    epochs: int = 100
-    batch: int = 128
-    learning_rate: float = 1e-3
-    decay_epochs: tuple[int, ...] = (60, 80)
-
-    def check(self) -> None:
-        super().check()
-        for name, low in (("hidden", 1), ("epochs", 1), ("batch", 2), ("learning_rate", 0)):
-            check_range(name, getattr(self, name), low)
-        for epoch in self.decay_epochs:
-            check_range("decay_epochs", epoch, 1)
+    hidden: Count = 512
+    epochs: Count = 100
+    batch: Annotated[int, Range(2)] = 128
+    learning_rate: NonNegative = 1e-3
+    decay_epochs: tuple[Count, ...] = (60, 80)
 
     def labelled_images(self, data: Dataset) -> Tensor:
         return labelled_subset(len(data.train), self.label_fraction, self.seed)

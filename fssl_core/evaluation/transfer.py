@@ -9,6 +9,7 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.downstream import DownstreamSettings
 from fssl_core.random import generator
+from fssl_core.settings import Count, DataName
 
 
 def balanced_subset(labels: Tensor, label_fraction: float, seed: int) -> Tensor:
@@ -45,8 +46,8 @@ def balanced_subset(labels: Tensor, label_fraction: float, seed: int) -> Tensor:
 class TransferSettings(DownstreamSettings):
     """A downstream evaluation with the same share of labels in every class, on any data set."""
 
-    dataset: str | None = None  # transfer: another data set, at the pre-training's image size; None: its own images
-    train_images: int | None = None  # of ``dataset``, equally many of each class; None: all
+    dataset: DataName | None = None  # another data set, at the pre-training's image size; None: its own images
+    train_images: Count | None = None  # of ``dataset``, equally many of each class; None: all
 
     def check(self) -> None:
         super().check()

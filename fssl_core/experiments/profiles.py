@@ -10,13 +10,14 @@ paper    the paper's own settings                            reproduction
 =======  ==================================================  =============================================
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.participation import auto_adjust
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, check_choice, check_types, checked
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.split import METHODS, SplitSettings
 
@@ -105,6 +106,8 @@ def split_settings(
     check_choice("method", method, METHODS)
     check_choice("paper", paper or _PAPERS[method], _PAPERS.values())
     values = {"method": method} | values
+    check_types(SplitSettings, {"clients": clients, **values})
+    checked("syncs_per_epoch", syncs_per_epoch, Count | None)
     rule = auto_adjust(clients)
     chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "gpu": _GPU, "paper": {}}[profile]
     settings = SplitSettings(clients=clients, client_batch=rule.client_batch, clients_per_epoch=rule.clients_per_epoch)
@@ -123,7 +126,6 @@ def split_settings(
     settings = settings.changed(**(derived | values))
     if syncs_per_epoch is None:
         return settings
-    check_range("syncs_per_epoch", syncs_per_epoch, low=1)
     if "sync_every" in values:
         raise SettingError("syncs_per_epoch", syncs_per_epoch, "None where sync_every is given")
     steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
@@ -165,7 +167,7 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
         SettingError: an unknown profile, objective or setting, or a value that cannot be used.
     """
     check_choice("profile", profile, PROFILES)
-    wanted = {"name": objective} if isinstance(objective, str) else dict(objective)
+    wanted = dict(objective) if isinstance(objective, Mapping) else {"name": objective}
     check_choice("objective", wanted.get("name"), OBJECTIVES)
     small = profile in ("smoke", "laptop")
     chosen: dict[str, dict[str, Any]] = {

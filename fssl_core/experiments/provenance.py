@@ -32,24 +32,34 @@ class Session:
     def record(self) -> dict[str, Any]:
         """Provenance up to now.
 
-        ``seconds`` and ``sessions`` are sums over all sessions. As the record is made when a checkpoint is saved and
+        Top-level values are those of the last session, except that ``seconds`` and ``sessions`` are sums over all and
+        memory is the largest. ``history`` has an entry for each session: an interrupted run may have gone on with other
+        code, on another machine. As the record is made when a checkpoint is saved and
         when the run ends, time whose work an interruption lost is not counted. ``peak_memory_bytes`` is the largest
         resident memory of the process, whatever it computed before; ``peak_gpu_memory_bytes`` is what this run's
         tensors took on the GPU (0 on a CPU).
         """
         gpu_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
-        return {
+        this = {
             "fssl_core": fssl_core.__version__,
             **git_state(),
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "torchvision", "numpy")},
             "device": torch.cuda.get_device_name() if gpu_memory else cpu_name(),
             "threads": torch.get_num_threads(),
-            "seconds": self.earlier.get("seconds", 0.0) + time.perf_counter() - self.started,
-            "sessions": self.earlier.get("sessions", 0) + 1,
-            "peak_memory_bytes": max(self.earlier.get("peak_memory_bytes", 0), peak_memory()),
-            "peak_gpu_memory_bytes": max(self.earlier.get("peak_gpu_memory_bytes", 0), gpu_memory),
+            "seconds": time.perf_counter() - self.started,
+            "peak_memory_bytes": peak_memory(),
+            "peak_gpu_memory_bytes": gpu_memory,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        before = self.earlier
+        largest = ("peak_memory_bytes", "peak_gpu_memory_bytes")
+        return {
+            **this,
+            "seconds": before.get("seconds", 0.0) + this["seconds"],
+            "sessions": before.get("sessions", 0) + 1,
+            **{name: max(before.get(name, 0), this[name]) for name in largest},
+            "history": [*before.get("history", [before] if before else []), this],
         }
 
 

@@ -3,23 +3,31 @@
 What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a method
 ``execute(run, progress) -> summary``. Its hash names the folder ``<runs>/<key>``:
 
-    settings.json     what was asked for; written first
+    settings.json     what was asked for, with a digest of each image set that is read; written first
     checkpoint.pt     where to resume; deleted at the end (and the one before it, checkpoint.previous.pt)
     <name>.csv        tables, for example the metrics of each epoch
     <name>.tensors    models and other tensors
     provenance.json   versions, device, seconds, memory, commit
+    manifest.json     the checksums of all these and of the summary (:mod:`fssl_core.experiments.manifest`)
     summary.json      the results, scalars; written last: a run with a summary is finished
 
 A class attribute ``version`` says which results the code computes: raise it when they change, and stored runs of the
-old version are computed again, and so are runs that build on them, whose settings hold those of other runs.
+old version are computed again, and so are runs that build on them, whose settings hold those of other runs. The same
+goes for the images: what was computed or begun on others of the same name (:mod:`fssl_core.data.digests`) is computed
+again. Where a set is not there any more, its finished runs are.
+
+A run that was finished before there were digests and checksums is taken as it is, which is said: nothing is known to be
+wrong with it, and nothing can be checked. One that was only begun is started again.
 """
 
 import dataclasses
+import io
 import json
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,12 +35,14 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from fssl_core.errors import FsslError
+from fssl_core.data.datasets import data_digest
+from fssl_core.errors import FsslError, OtherRunError, SettingError
+from fssl_core.experiments.manifest import check_files, read_file, read_json, write_manifest
 from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write, write_json
-from fssl_core.notices import say
+from fssl_core.notices import notice, say
 from fssl_core.paths import runs_root
-from fssl_core.settings import Settings
+from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 
 
@@ -47,12 +57,18 @@ class Run:
 
     Args:
         settings: what decides the run's result.
+        digests: of image sets, by name, where they are known; else they are found when they are needed.
+
+    Raises:
+        SettingError: these are no settings of a run.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, digests: Mapping[str, str | None] | None = None) -> None:
+        if not (isinstance(settings, Settings) and callable(getattr(settings, "execute", None))):
+            raise SettingError("settings", settings, "settings of a run, for example SplitSettings()")
         self.settings = settings
         self.folder = runs_root() / settings.key
-        self.checkpoint = Checkpoint(self.folder)
+        self._digests = digests
 
     def __repr__(self) -> str:
         return f"{type(self.settings).__name__} {self.settings.key}"
@@ -64,33 +80,50 @@ class Run:
         """
         return run(settings)
 
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        """Where to resume: states of these settings, of these images and of this version of the code only."""
+        return Checkpoint(self.folder, self._identity())
+
     @property
     def summary(self) -> dict[str, Any] | None:
         """The results by name; ``None`` while the run is unfinished."""
-        return _read_json(self.folder / "summary.json")
+        return read_json(self.folder, "summary.json")
 
     @property
     def provenance(self) -> dict[str, Any] | None:
         """Versions, device, seconds, memory and commit; ``None`` before the first checkpoint."""
-        return _read_json(self.folder / "provenance.json")
+        return read_json(self.folder, "provenance.json")
 
     @property
     def finished(self) -> bool:
-        """Whether the results are there and were computed by this version of the code.
+        """Whether the results are there, and were computed by this version of the code on the images that are there.
 
         Raises:
             FsslError: the folder holds other settings, or is damaged.
         """
-        stored, asked = _read_json(self.folder / "settings.json"), self._identity()
-        done = self.summary is not None
-        if stored is None and not done:
+        stored, asked = read_json(self.folder, "settings.json", verify=False), self._identity()
+        if stored is None and not (self.folder / "summary.json").exists():
             return False
-        if stored is None or {**stored, "version": asked["version"]} != asked:
+        if stored is None or any(stored.get(name) != asked[name] for name in ("kind", "settings")):
             raise FsslError(
                 f"The folder {self.folder} should hold the settings {asked}, but its settings.json says {stored}: it "
                 "was changed by hand, or two settings share a name. Delete or move it and run again."
             )
-        return done and stored == asked
+        listed, summary = (self.folder / "manifest.json").exists(), self.summary
+        if summary is None or not (summary or listed) or _changes(stored, asked):
+            return False
+        if "data" not in stored:
+            notice(
+                f"runs in {self.folder.parent} that were computed before checksums and digests of images were kept are "
+                "taken as they are; delete the folder of one to compute it again."
+            )
+        elif not listed:
+            raise FsslError(
+                f"{self.folder / 'manifest.json'} is missing. Delete the folder {self.folder} and run again."
+            )
+        check_files(self.folder)
+        return read_json(self.folder, "settings.json") == stored
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Keep a table; its index is not kept."""
@@ -115,30 +148,41 @@ class Run:
         Raises:
             FsslError: this run has no such tensors, or their file is damaged.
         """
+        if (self.folder / "summary.json").exists():
+            check_files(self.folder)
         try:
             return load_tensors(self.folder / f"{name}.tensors")
         except FileNotFoundError:
             raise _missing(self.folder, name, ".tensors") from None
+
+    @cached_property
+    def _data(self) -> Mapping[str, str | None]:
+        return _digests([self.settings]) if self._digests is None else self._digests
 
     def _identity(self) -> dict[str, Any]:
         values = {
             "kind": type(self.settings).__name__,
             "version": _version(self.settings),
             "settings": self.settings.identity(),
+            "data": {name: self._data[name] for name in sorted(self.settings.data_sets)},
         }
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 
     def _row(self) -> dict[str, Any]:
-        return {**_flat(self.settings.as_dict()), **self.summary, "key": self.settings.key}
+        return {**flat(self.settings.as_dict()), **self.summary, "key": self.settings.key}
 
     def _prepare(self) -> None:
         """Make the folder ready for computing; the caller holds the lock."""
-        for leftover in self.folder.glob(".*"):  # of a write that a kill cut off
-            leftover.unlink()
-        stored, asked = _read_json(self.folder / "settings.json"), self._identity()
-        if stored is not None and stored != asked:
-            say(f"{self} was computed by version {stored.get('version')} of the code; starting again.")
+        for leftover in self.folder.glob(".*.*"):  # of a write that a kill cut off
+            if leftover.is_file():
+                leftover.unlink()
+        stored = read_json(self.folder, "settings.json")
+        asked = self._identity()
+        if stored is not None and (changes := _changes(stored, asked)):
+            say(f"{self} {changes}; starting again.")
             self._clear()
+        for name in ("summary.json", "manifest.json"):  # of a run that was not finished after all
+            (self.folder / name).unlink(missing_ok=True)
         write_json(self.folder / "settings.json", asked)
 
     def _clear(self) -> None:
@@ -146,7 +190,7 @@ class Run:
         # old version.
         (self.folder / "summary.json").unlink(missing_ok=True)
         for path in self.folder.iterdir():
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name not in ("lock", "settings.json"):
                 path.unlink()
@@ -159,15 +203,29 @@ class Run:
             write_json(self.folder / "provenance.json", session.record())
 
         self.checkpoint.after_save = record
+        before = self.checkpoint.identity
         try:
-            summary = _checked_summary(self.settings.execute(self, progress), self.settings)
+            try:
+                results = self.settings.execute(self, progress)
+            except OtherRunError as error:
+                say(f"{error} It is not used; starting again.")
+                self.checkpoint.remove()
+                results = self.settings.execute(self, progress)
         except KeyboardInterrupt:
             saved = self.checkpoint.path.exists()
             start = f"resume from the last checkpoint in {self.folder}" if saved else "start it again"
             say(f"{self} interrupted; run again to {start}.")
             raise
+        if _digests([self.settings]) != before["data"]:
+            raise FsslError(
+                f"The images of {' or '.join(before['data'])} were changed while {self} was computed on them, so its "
+                "results are not kept. Run it again."
+            )
+        summary = json.dumps(_checked_summary(results, self.settings), indent=2).encode()
         record()
-        write_json(self.folder / "summary.json", summary)
+        write_manifest(self.folder, summary)
+        with atomic_write(self.folder / "summary.json") as file:
+            file.write(summary)
         self.checkpoint.remove()
 
 
@@ -201,19 +259,23 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFr
     Raises:
         as :func:`run`; runs that were finished before stay finished.
     """
-    runs = {item.key: Run(item) for item in settings}
+    if isinstance(settings, Settings | str) or not isinstance(settings, Iterable):
+        raise SettingError("settings", settings, "a list of settings of runs")
+    handles = [Run(item) for item in settings]
+    digests = _digests(handle.settings for handle in handles)  # once for all: a large folder takes a second
+    runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
     unfinished = [handle for handle in runs.values() if not handle.finished]
-    varying = _varying([_flat(handle.settings.as_dict()) for handle in unfinished])
+    varying = _varying([flat(handle.settings.as_dict()) for handle in unfinished])
     hidden = not (progress and unfinished)
     with tqdm(total=len(unfinished), desc="runs", unit="run", leave=False, dynamic_ncols=True, disable=hidden) as bar:
         for handle in unfinished:
-            values = _flat(handle.settings.as_dict())
+            values = flat(handle.settings.as_dict())
             words = (str(values[name]) for name in varying if values.get(name) is not None)
             title = " ".join(word for word in words if len(word) <= 40)  # not the nested settings of other runs
             title = textwrap.shorten(title, 60, placeholder=" ...")
             _finish(handle, show=progress, position=1, title=title)
             bar.update()
-    return pd.DataFrame([runs[item.key]._row() for item in settings])
+    return pd.DataFrame([runs[handle.settings.key]._row() for handle in handles])
 
 
 def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -228,8 +290,10 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         ``seed`` is a column with one seed as well. Where a setting and a column of the table share a name, the
         table's is kept.
     """
+    if not isinstance(frame, pd.DataFrame) or "key" not in frame:
+        raise SettingError("frame", type(frame).__name__, "what run_all returned, with at least one row")
     keys = list(dict.fromkeys(frame["key"]))
-    settings = [_flat(stored_run(key)[0]) for key in keys]
+    settings = [flat(stored_run(key)[0]) for key in keys]
     tables = [_read_table(runs_root() / key, name).assign(key=key) for key in keys]
     varying = _varying(settings)
     table = pd.concat(tables, ignore_index=True)
@@ -248,8 +312,8 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         FsslError: there is no such run.
     """
-    folder = runs_root() / key
-    settings, provenance = _read_json(folder / "settings.json"), _read_json(folder / "provenance.json")
+    folder = runs_root() / checked("key", key, str)
+    settings, provenance = read_json(folder, "settings.json"), read_json(folder, "provenance.json")
     if settings is None or provenance is None:
         raise FsslError(f"There is no finished run in {folder}. Run the notebook that needs it from its first cell.")
     return settings["settings"], provenance
@@ -301,6 +365,20 @@ class _Bar:
             self.bar.close()
 
 
+def _digests(settings: Iterable[Settings]) -> dict[str, str | None]:
+    return {name: data_digest(name) for name in sorted(set().union(*(item.data_sets for item in settings)))}
+
+
+def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """Why what is stored cannot be used any more, in words; empty if it can."""
+    if stored.get("version") != asked["version"]:
+        return f"was computed by version {stored.get('version')} of the code"
+    now, then = asked["data"], stored.get("data", {})
+    others = [name for name in now if None not in (then.get(name), now[name]) and then[name] != now[name]]
+    sets = ", ".join(f"{name!r} (digest {then[name]}, now {now[name]})" for name in others)
+    return f"was computed on other images or labels of {sets}" if others else ""
+
+
 def _version(settings: Settings) -> int | str:
     """The version of the code behind a result, of its parts, and of that behind the runs which it builds on."""
     own = getattr(settings, "version", 1)
@@ -321,20 +399,10 @@ def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str
             value = value.item()
         if not isinstance(value, int | float | str | None):
             raise TypeError(f"summary[{name!r}] is a {type(value).__name__}: a summary holds scalars, tables the rest.")
-        if name == "key" or name in _flat(settings.as_dict()):
+        if name == "key" or name in flat(settings.as_dict()):
             raise ValueError(f"summary[{name!r}] has the name of a setting; choose another.")
         plain[name] = value
     return plain
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = tuple(value) if isinstance(value, list) else value
-    return flat
 
 
 def _varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -343,21 +411,20 @@ def _varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(row.get(name)) for row in rows}) > 1]
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (TypeError, ValueError) as error:
-        raise FsslError(f"{path} is damaged ({error}). Delete the folder {path.parent} and run again.") from error
-
-
 def _read_table(folder: Path, name: str) -> pd.DataFrame:
     try:
+        content = read_file(folder, f"{name}.csv")
+        if content == b"\n":  # a table without columns, of which there is nothing to tell
+            return pd.DataFrame()
         # An empty field is a missing number; the words "None" and "NA" are words.
-        return pd.read_csv(folder / f"{name}.csv", keep_default_na=False, na_values=[""])
+        return pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values=[""])
     except FileNotFoundError:
         raise _missing(folder, name, ".csv") from None
+    except ValueError as error:  # of pandas, whatever is wrong, in several lines
+        reason = " ".join(str(error).split())
+        raise FsslError(
+            f"{folder / name}.csv is damaged ({reason}). Delete the folder {folder} and run again."
+        ) from error
 
 
 def _missing(folder: Path, name: str, suffix: str) -> FsslError:

@@ -94,8 +94,14 @@ class Round:
     def __post_init__(self) -> None:
         clients = self.received.clients
         for name in ("images", "losses"):
-            if getattr(self, name).shape != (clients,):
-                raise SettingError(name, list(getattr(self, name).shape), f"one number for each of {clients} clients")
+            values = getattr(self, name)
+            if not isinstance(values, Tensor) or values.shape != (clients,):
+                shown = list(values.shape) if isinstance(values, Tensor) else values
+                raise SettingError(name, shown, f"a tensor with one number for each of {clients} clients")
+        if not (self.images > 0).all():
+            raise SettingError("images", self.images.tolist(), "at least one image on each client")
+        if not self.losses.isfinite().all():
+            raise SettingError("losses", self.losses.tolist(), "finite losses")
 
     @property
     def clients(self) -> int:

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from fssl_core.federation.aggregation import Layers
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.settings import Settings, added, check_choice, check_range
+from fssl_core.settings import NonNegative, Settings, Share, added, check_choice
 
 DIVERGENCES = ("drift", "distance")
 
@@ -132,11 +132,7 @@ class FedU(DivergenceAware):
     """A predictor of one's own where encoders diverge; where there is none, the projection head's last layer."""
 
     name: str = "fedu"
-    threshold: float = 0.4  # mu: the default of the authors' code
-
-    def check(self) -> None:
-        super().check()
-        check_range("threshold", self.threshold, 0)
+    threshold: NonNegative = 0.4  # mu: the default of the authors' code
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         if self.diverged(own, shared, memory) < self.threshold:
@@ -154,11 +150,7 @@ class FedEMA(DivergenceAware):
     """``kept = min(scale * divergence, 1)`` of every layer; the scale makes a client's first share ``tau``."""
 
     name: str = "fedema"
-    tau: float = 0.7  # the autoscaler's target: Section 4.2 of the paper
-
-    def check(self) -> None:
-        super().check()
-        check_range("tau", self.tau, 0, 1)
+    tau: Share = 0.7  # the autoscaler's target: Section 4.2 of the paper
 
     def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         divergence = self.diverged(own, shared, memory)
@@ -174,11 +166,7 @@ class EUC(ClientUpdate):
     watches: ClassVar[bool] = True
 
     name: str = "euc"
-    share: float = 0.5  # of the layers
-
-    def check(self) -> None:
-        super().check()
-        check_range("share", self.share, 0, 1)
+    share: Share = 0.5  # of the layers
 
     def skipped(self, finished: int, moved: Tensor | None) -> Tensor | None:
         if moved is None or finished % 2:  # so that an even number of rounds ends with everything exchanged

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
+from fssl_core.settings import checked
 
 
 def sample_clients(clients: int, count: int, seed: int, epoch: int) -> Tensor:
@@ -25,6 +26,7 @@ def sample_clients(clients: int, count: int, seed: int, epoch: int) -> Tensor:
     Returns:
         int64, ``[count]``.
     """
+    clients, count = checked("clients", clients, int), checked("clients_per_epoch", count, int)
     if not 1 <= count <= clients:
         raise SettingError("clients_per_epoch", count, f"1 to {clients}, the number of clients")
     if count == clients:
@@ -55,6 +57,7 @@ def auto_adjust(clients: int) -> AutoAdjusted:
     Args:
         clients: 1 to 1000, the range in which the rule gives at least one synchronisation an epoch.
     """
+    clients = checked("clients", clients, int)
     if not 1 <= clients <= 1000:
         raise SettingError("clients", clients, "1 to 1000: the paper gives the rule for this range")
     client_batch = 100 // clients if clients <= 50 else 1

@@ -9,12 +9,11 @@ Every process loads the whole data set and takes the share of its own number fro
 device that has its own images; nothing but the number and the settings decides which they are.
 """
 
-import dataclasses
 import json
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import fssl_core
 from fssl_core.data.datasets import Dataset, digest
@@ -22,6 +21,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.messages import Message, ProtocolError, encode
 from fssl_core.network.peers import Peers
 from fssl_core.notices import say
+from fssl_core.settings import check_types as check_settings
 from fssl_core.training.split import SplitSettings
 
 PROTOCOL = 1  # raise when messages change
@@ -38,23 +38,15 @@ def versions() -> dict[str, Any]:
 
 
 def check_types(values: Mapping[str, Any]) -> None:
-    """Check settings that come from a message or a command line, before :class:`SplitSettings` looks at their range.
+    """Check settings that come from a message or a command line, before they are put together.
 
     Raises:
-        SettingError: a name or type that :class:`SplitSettings` does not know, or a pre-trained client: a client
-            process would have no way to get it.
+        SettingError: a name, type or range that :class:`SplitSettings` does not know, or a pre-trained client: a
+            client process would have no way to get it.
     """
     if values.get("pretrained_client") is not None:
         raise SettingError("pretrained_client", values["pretrained_client"], "none where clients are processes")
-    hints = get_type_hints(SplitSettings)
-    names = [field.name for field in dataclasses.fields(SplitSettings)]
-    for name, value in values.items():
-        if name not in names:
-            raise SettingError(name, value, f"one of the settings {', '.join(names)}")
-        allowed = get_args(hints[name]) or (hints[name],)
-        if type(value) not in allowed and not (type(value) is int and float in allowed):
-            words = " or ".join("none" if kind is type(None) else kind.__name__ for kind in allowed)
-            raise SettingError(name, value, f"a value of type {words}")
+    check_settings(SplitSettings, values)
 
 
 def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> None:

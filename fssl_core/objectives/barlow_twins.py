@@ -20,10 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fssl_core.errors import DataError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective
-from fssl_core.settings import check_range
+from fssl_core.objectives.base import Learner, Objective, check_several
+from fssl_core.settings import NonNegative
 
 EPSILON = 1e-5
 
@@ -40,11 +39,7 @@ def cross_correlation(first: Tensor, second: Tensor) -> Tensor:
     Raises:
         DataError: there is one image only, whose embedding has no deviation.
     """
-    if len(first) < 2:
-        raise DataError(
-            f"Barlow Twins needs at least 2 images in a batch, got {len(first)}: choose a larger batch, or a partition "
-            "that gives every client more images."
-        )
+    check_several(first, "Barlow Twins")
     with torch.autocast(first.device.type, enabled=False):  # eight bits of a bfloat16 product cannot tell C from 1
         return _standardise(first).T @ _standardise(second) / len(first)
 
@@ -85,13 +80,10 @@ class BarlowTwins(Objective):
     """
 
     pairs: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
     name: str = "barlow-twins"
     projector: tuple[int, ...] = (128,)
-    redundancy_weight: float = 0.005  # lambda of L-DAWA's code and of Barlow Twins, Section 2.2
-
-    def check(self) -> None:
-        super().check()
-        check_range("redundancy_weight", self.redundancy_weight, 0)
+    redundancy_weight: NonNegative = 0.005  # lambda of L-DAWA's code and of Barlow Twins, Section 2.2
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "BarlowTwinsLearner":
         return BarlowTwinsLearner(self, online, target)

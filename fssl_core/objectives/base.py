@@ -21,11 +21,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import SettingError
+from fssl_core.errors import DataError, SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool, needs_pairs
 from fssl_core.models.heads import MLP, OUTPUT_NORMS
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Count, Settings, Share, check_choice
 
 
 def classify(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,6 +39,15 @@ def classify(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
         the mean loss in nats, and the accuracy, both scalars.
     """
     return F.cross_entropy(logits, classes), (logits.detach().argmax(1) == classes).float().mean()
+
+
+def check_several(embeddings: Tensor, method: str) -> None:
+    """Raise :class:`DataError` where a batch ``[B, ...]`` has one image: a loss that compares images would be 0."""
+    if len(embeddings) < 2:
+        raise DataError(
+            f"{method} needs at least 2 images in a batch, got {len(embeddings)}: choose a larger batch, or a "
+            "partition that gives every client more images."
+        )
 
 
 class SelfSupervisedModel(nn.Module):
@@ -77,6 +86,7 @@ class Objective(Settings):
     has_target: ClassVar[bool] = False  # a second encoder and projector that follow the first ones
     supervised: ClassVar[bool] = False  # the loss needs labels: see Learner.loss
     pairs: ClassVar[bool] = False  # a model sees both views in one batch where it needs to: see Learner.outputs
+    compares: ClassVar[bool] = False  # the loss compares the images of a batch with one another
     shares: ClassVar[bool] = False  # clients exchange something made of their images beside the model: see pool
     begins: ClassVar[bool] = False  # clients send something before they train for the first time: see Learner.begin
     # A method may make a setting of these. Were they settings of all methods, stored runs would change their names.
@@ -85,23 +95,25 @@ class Objective(Settings):
     views: ClassVar[int] = 2  # of an image in a step
 
     name: str = ""
-    projector: tuple[int, ...] = (4096, 2048)
-    predictor: tuple[int, ...] = ()
+    projector: tuple[Count, ...] = (4096, 2048)
+    predictor: tuple[Count, ...] = ()
     head_norm: bool = True
-    ema_decay: float = 0.99
+    ema_decay: Share = 0.99
 
     def check(self) -> None:
         check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
-        for name in ("projector", "predictor"):
-            for width in getattr(self, name):
-                check_range(name, width, 1)
         if not self.projector and not self.supervised:
             raise SettingError("projector", self.projector, "the width of at least one layer")
         if self.predictor and self.predictor[-1:] != self.projector[-1:]:
             expected = f"widths that end like those of projector={self.projector!r}, whose embeddings it predicts"
             raise SettingError("predictor", self.predictor, expected)
         check_choice("output_norm", self.output_norm, OUTPUT_NORMS)
-        check_range("ema_decay", self.ema_decay, 0, 1)
+
+    @property
+    def smallest_batch(self) -> int:
+        """Images that a step needs: two where the loss compares images, or a head normalises by the batch."""
+        hidden = self.head_norm and max(len(self.projector), len(self.predictor)) > 1
+        return 2 if self.compares or hidden or self.output_norm != "none" else 1
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         """The online model, on the CPU, its heads with first values from ``init``."""

@@ -46,8 +46,8 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.objectives.base import Learner, Objective, check_several, classify
+from fssl_core.settings import NonNegative, Settings, Temperature, check_choice
 
 PUBLIC_BATCH = 256  # images a forward pass of the alignment model
 
@@ -63,7 +63,12 @@ def dictionary_nt_xent(first: Tensor, second: Tensor, dictionary: Tensor, temper
     Returns:
         the mean loss in nats, and the contrastive accuracy: the fraction of the 2B embeddings that are closer to the
         other view of their image than to every other embedding and every entry.
+
+    Raises:
+        DataError: there is one image only and no dictionary: nothing could be told from it.
     """
+    if not len(dictionary):
+        check_several(first, "FedCA")
     z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
     positives = torch.arange(len(z), device=z.device).roll(len(first))
     own = torch.eye(len(z), dtype=torch.bool, device=z.device)
@@ -86,18 +91,17 @@ class FedCA(Objective):
     """
 
     shares: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
 
     name: str = "fedca"
     projector: tuple[int, ...] = (128,)
     output_norm: str = "none"
-    temperature: float = 0.05  # LW-FedSSL's of all its methods
+    temperature: Temperature = 0.05  # LW-FedSSL's of all its methods
     alignment_model: Settings | None = None
-    alignment_weight: float = 0.01
+    alignment_weight: NonNegative = 0.01
 
     def check(self) -> None:
         super().check()
-        check_range("temperature", self.temperature, 1e-6)
-        check_range("alignment_weight", self.alignment_weight, 0)
         if self.alignment_model is not None and not hasattr(self.alignment_model, "trained_model"):
             expected = "None or the settings of a run on public images, for example AveragingSettings(clients=1)"
             raise SettingError("alignment_model", self.alignment_model, expected)

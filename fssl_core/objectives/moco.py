@@ -20,7 +20,7 @@ from torch import Tensor
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, Temperature, check_choice
 
 
 class KeyQueue:
@@ -106,18 +106,15 @@ class MoCoV2(Objective):
     has_target: ClassVar[bool] = True
 
     name: str = "moco-v2"
-    temperature: float = 0.1  # authors' code of MocoSFL; MoCo-v2 has 0.2
-    queue_size: int = 6000
+    temperature: Temperature = 0.1  # authors' code of MocoSFL; MoCo-v2 has 0.2
+    queue_size: Count = 6000
     symmetric: bool = False
     negatives: str = "fresh"
-    age: int = 100
+    age: Count = 100
 
     def check(self) -> None:
         super().check()
         check_choice("negatives", self.negatives, NEGATIVES)
-        check_range("temperature", self.temperature, 1e-6)
-        for name in ("queue_size", "age"):
-            check_range(name, getattr(self, name), 1)
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoCoLearner":
         return MoCoLearner(self, online, target)

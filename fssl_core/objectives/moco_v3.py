@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import check_range
+from fssl_core.objectives.base import Learner, Objective, check_several, classify
+from fssl_core.settings import Temperature
 
 
 def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -33,7 +33,11 @@ def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tupl
 
     Returns:
         the mean loss, and the contrastive accuracy: the fraction of queries that are closest to their own key.
+
+    Raises:
+        DataError: there is one image only, which nothing could be told from.
     """
+    check_several(queries, "MoCo-v3")
     logits = F.normalize(queries, dim=1) @ F.normalize(keys.detach(), dim=1).T / temperature  # [B, B]
     loss, accuracy = classify(logits, torch.arange(len(logits), device=logits.device))
     return 2 * temperature * loss, accuracy
@@ -49,6 +53,7 @@ class MoCoV3(Objective):
     """
 
     pairs: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
     has_target: ClassVar[bool] = True
     output_bias: ClassVar[bool] = False
 
@@ -56,11 +61,7 @@ class MoCoV3(Objective):
     projector: tuple[int, ...] = (512, 512, 256)
     predictor: tuple[int, ...] = (512, 256)
     output_norm: str = "plain"
-    temperature: float = 0.05
-
-    def check(self) -> None:
-        super().check()
-        check_range("temperature", self.temperature, 1e-6)
+    temperature: Temperature = 0.05
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoCoV3Learner":
         return MoCoV3Learner(self, online, target)

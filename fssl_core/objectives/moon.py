@@ -17,7 +17,7 @@ Who keeps the last models: :mod:`fssl_core.training.moon`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +28,7 @@ from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool
 from fssl_core.models.heads import MLP
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
-from fssl_core.settings import check_range
+from fssl_core.settings import NonNegative, Range, Temperature
 
 
 def moon_loss(z: Tensor, z_global: Tensor, z_previous: Tensor, temperature: float) -> Tensor:
@@ -62,9 +62,9 @@ class Moon(Objective):
     name: str = "moon"
     projector: tuple[int, ...] = (512, 256)  # 256: Section 4.1; the hidden one is as wide as ResNet-18's features
     head_norm: bool = False
-    classes: int = 10
-    contrast_weight: float = 5.0  # Section 4.1: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet
-    temperature: float = 0.5
+    classes: Annotated[int, Range(2)] = 10
+    contrast_weight: NonNegative = 5.0  # Section 4.1: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet
+    temperature: Temperature = 0.5
 
     def check(self) -> None:
         if self.predictor:
@@ -72,9 +72,6 @@ class Moon(Objective):
         if not self.projector:
             raise SettingError("projector", self.projector, "the width of at least one layer")
         super().check()
-        check_range("classes", self.classes, 2)
-        check_range("contrast_weight", self.contrast_weight, 0)
-        check_range("temperature", self.temperature, 1e-6)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         projector = MLP(backbone.feature_dim, self.projector, batch_norm=self.head_norm, generator=init)

@@ -38,7 +38,7 @@ Differs from that code:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +50,7 @@ from fssl_core.models import Backbone
 from fssl_core.models.heads import MLP
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
 from fssl_core.objectives.moco import KeyQueue
-from fssl_core.settings import added, check_choice, check_range
+from fssl_core.settings import Range, Temperature, added, check_choice, check_range
 
 SHARPNESS = 25.0  # of similarities, before they are balanced
 SINKHORN_ITERATIONS = 100
@@ -148,10 +148,10 @@ class Orchestra(Objective):
     name: str = "orchestra"
     projector: tuple[int, ...] = (512, 512)
     ema_decay: float = 0.996
-    temperature: float = 0.1
-    local_clusters: int = 16
-    global_clusters: int = 128
-    memory_size: int = 128
+    temperature: Temperature = 0.1
+    local_clusters: Annotated[int, Range(2)] = 16
+    global_clusters: Annotated[int, Range(2)] = 128
+    memory_size: Annotated[int, Range(2)] = 128
     output_norm: str = added("plain", before="none")
     views: int = added(3, before=2)
     start: str = added("clusters", before="random")
@@ -164,11 +164,8 @@ class Orchestra(Objective):
         if self.predictor:
             raise SettingError("predictor", self.predictor, "(): the layer that tells rotations is in its place")
         super().check()
-        check_range("temperature", self.temperature, 1e-6)
-        check_range("global_clusters", self.global_clusters, 2)
         check_choice("views", self.views, (2, 3))
         check_choice("start", self.start, STARTS)
-        check_range("memory_size", self.memory_size, 2)
         check_range("local_clusters", self.local_clusters, 2, self.memory_size)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:

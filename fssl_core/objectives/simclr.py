@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import check_choice, check_range
+from fssl_core.objectives.base import Learner, Objective, check_several, classify
+from fssl_core.settings import Temperature, check_choice
 
 LOSSES = ("both-directions", "one-direction")
 
@@ -35,7 +35,11 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float, loss: str = "both
     Returns:
         the mean loss in nats, and the contrastive accuracy: the fraction of these embeddings that are closer to the
         other view of their image than to every other embedding.
+
+    Raises:
+        DataError: there is one image only, which nothing could be told from.
     """
+    check_several(first, "NT-Xent")
     count = len(first)
     z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
     queries = z if loss == "both-directions" else z[:count]
@@ -58,15 +62,15 @@ class SimCLR(Objective):
     """
 
     pairs: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
     name: str = "simclr"
     projector: tuple[int, ...] = (128,)
     output_norm: str = "none"
-    temperature: float = 0.07  # L-DAWA's code; LW-FedSSL has 0.05
+    temperature: Temperature = 0.07  # L-DAWA's code; LW-FedSSL has 0.05
     loss: str = "both-directions"  # L-DAWA's code has the other
 
     def check(self) -> None:
         super().check()
-        check_range("temperature", self.temperature, 1e-6)
         check_choice("loss", self.loss, LOSSES)
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "SimCLRLearner":

@@ -5,7 +5,7 @@ What self-supervised methods are compared with: FedAvg and FedProx as their pape
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool
 from fssl_core.models.heads import MLP
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
-from fssl_core.settings import check_range
+from fssl_core.settings import Range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,13 @@ class Supervised(Objective):
 
     name: str = "supervised"
     projector: tuple[int, ...] = ()
-    classes: int = 10
+    classes: Annotated[int, Range(2)] = 10
 
     def check(self) -> None:
         for name in ("projector", "predictor"):
             if getattr(self, name):
                 raise SettingError(name, getattr(self, name), "(): the classifier follows the encoder")
         super().check()
-        check_range("classes", self.classes, 2)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         classifier = MLP(backbone.feature_dim, (self.classes,), generator=init)

@@ -21,7 +21,7 @@ of the attacker's images are computed once, since neither the client nor the ima
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -36,7 +36,7 @@ from fssl_core.privacy.decoder import DecoderName, Shape, decoder_versions
 from fssl_core.privacy.decoder_training import reconstruct, train_decoders
 from fssl_core.privacy.image_quality import MEASURES, check_size, quality
 from fssl_core.random import generator
-from fssl_core.settings import Settings, added, check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Settings, Share, added, check_choice
 
 FEWEST_IMAGES = 10  # of the attacker: nine to train on and one to select the epoch by
 SHOWN_IMAGES = 8  # attacked images whose reconstructions are kept
@@ -55,13 +55,13 @@ class InversionSettings(Settings):
 
     targets: tuple[Settings, ...]  # all on the same data; a target that was not run yet is run first
     seed: int = 1138  # authors' scripts
-    attacker_share: float = 0.01  # of the training images
-    attacker_images: int | None = None  # so many instead, where a hundredth is too little to train on
+    attacker_share: Share = 0.01  # of the training images
+    attacker_images: Annotated[int, Range(FEWEST_IMAGES)] | None = None  # instead, where a hundredth is too little
     decoder: str = "res_normN4C64"  # authors' script
-    epochs: int = 50
-    batch: int = 32
-    learning_rate: float = 1e-3
-    test_images: int = 128  # attacked ones; authors' code
+    epochs: Count = 50
+    batch: Count = 32
+    learning_rate: NonNegative = 1e-3
+    test_images: Annotated[int, Range(2)] = 128  # attacked ones; authors' code
     attacked: str = added("test", before="test")  # of the test set; or "train", of the training set
     precision: str = "float32"  # bfloat16: autocast
     backend: str = "auto"  # how decoders are run: in one call, or in a loop
@@ -82,11 +82,6 @@ class InversionSettings(Settings):
         check_choice("attacked", self.attacked, ("test", "train"))
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("backend", self.backend, BACKENDS)
-        check_range("attacker_share", self.attacker_share, 0, 1)
-        if self.attacker_images is not None:
-            check_range("attacker_images", self.attacker_images, FEWEST_IMAGES)
-        for name, low in (("epochs", 1), ("batch", 1), ("learning_rate", 0), ("test_images", 2)):
-            check_range(name, getattr(self, name), low)
 
     @property
     def versions(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ run with a method ``client_model``, such as split learning's.
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -34,7 +34,7 @@ from fssl_core.privacy.matching import GradientDistance, match
 from fssl_core.privacy.threat import ACTIVATION_MATCHING, SURROGATES, ThreatModel, matching_without_model, two_servers
 from fssl_core.privacy.unmixing import unmix, zero_patterns
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Settings, check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,11 +73,11 @@ class ReconstructionSettings(Settings):
     surrogate: str = "random"  # without collusion: "random" stays as it is, "fitted" is fitted with the images
     unmix: bool = False  # undo DataMix first, in groups of two; else a mixture is taken for a representation
     seed: int = 1138
-    images: int = 8  # attacked at once: reference/mfcl_settings.yaml
-    iterations: int = 300  # enough: the error does not fall any more
-    learning_rate: float = 0.1  # of Adam, in units of a pixel's range
-    total_variation: float = 1e-3  # weight
-    gradient: float = 0.01  # weight, where the gradient is known; 0: it is not matched
+    images: Annotated[int, Range(2)] = 8  # attacked at once: reference/mfcl_settings.yaml; two have a standard error
+    iterations: Count = 300  # enough: the error does not fall any more
+    learning_rate: NonNegative = 0.1  # of Adam, in units of a pixel's range
+    total_variation: NonNegative = 1e-3  # weight
+    gradient: NonNegative = 0.01  # weight, where the gradient is known; 0: it is not matched
 
     def check(self) -> None:
         if self._phase1 is None and not callable(getattr(self.target, "client_model", None)):
@@ -91,10 +91,6 @@ class ReconstructionSettings(Settings):
             raise SettingError(
                 "unmix", self.unmix, "False where the target's datamix is not 2: mixtures of two examples"
             )
-        check_range("images", self.images, 2)  # measures have a standard error
-        check_range("iterations", self.iterations, 1)
-        for name in ("learning_rate", "total_variation", "gradient"):
-            check_range(name, getattr(self, name), 0)
 
     @property
     def _sends_views(self) -> bool:

@@ -35,7 +35,7 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
-from fssl_core.settings import added, check_choice, check_range
+from fssl_core.settings import NonNegative, Whole, added, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
@@ -86,7 +86,7 @@ class AveragingSettings(RoundSettings):
     rounds: int = 100
     aggregation: str = "fedavg"  # a key of RULES
     layers: str = "tensor"  # what a layer is: each tensor of the state, or all of a module
-    fedavg_rounds: int = 0  # rounds at the start that use FedAvg whatever the rule: 3 in L-DAWA's code
+    fedavg_rounds: Whole = 0  # rounds at the start that use FedAvg whatever the rule: 3 in L-DAWA's code
     client_update: ClientUpdate = field(default_factory=ClientUpdate)  # what a client keeps of its own model
     # local training
     local_epochs: int = 5
@@ -96,11 +96,11 @@ class AveragingSettings(RoundSettings):
     keep_velocity: bool = False  # SGD's momentum buffer survives between rounds, as do the clients that hold it
     learning_rate: float = 0.032
     schedule: str = "cosine"  # of the learning rate, round by round; or constant
-    proximal: float = 0.0  # mu of FedProx (Li et al., MLSys 2020): adds mu / 2 |w - w_g|^2 to the local loss
+    proximal: NonNegative = 0.0  # mu of FedProx (Li et al., MLSys 2020): adds mu / 2 |w - w_g|^2 to the local loss
     # which model is evaluated, and what is looked at on the way
     selection: str = "knn"  # the global model with the best kNN accuracy; or "last": that of the last round
-    probe_every: int = 0  # rounds between linear probes of the global model; 0: only the best one, at the end
-    keep_every: int = 0  # rounds between global models that are kept in the tensors "models"; 0: none
+    probe_every: Whole = 0  # rounds between linear probes of the global model; 0: only the best one, at the end
+    keep_every: Whole = 0  # rounds between global models that are kept in the tensors "models"; 0: none
 
     def check(self) -> None:
         super().check()
@@ -115,8 +115,7 @@ class AveragingSettings(RoundSettings):
         check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
         check_choice("selection", self.selection, SELECTIONS)
-        for name in ("fedavg_rounds", "probe_every", "keep_every", "proximal"):
-            check_range(name, getattr(self, name), 0)
+        check_range("batch", self.batch, self.objective.smallest_batch)
         if self.probe_every and not self.probe_epochs:
             raise SettingError("probe_every", self.probe_every, "0 where probe_epochs is 0")
 
@@ -181,6 +180,10 @@ class AveragingTrainer(RoundTrainer):
         super().__init__(settings, data)
         s = settings
         self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
+        if self.images.min() < s.objective.smallest_batch:
+            fewest, kind = s.objective.smallest_batch, type(s.objective).__name__
+            expected = f"one that gives every client {fewest} images for {kind}, not {self.images.min()}"
+            raise SettingError("partition", s.partition, expected)
         self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
         self.begin(s.build_model(data))
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models

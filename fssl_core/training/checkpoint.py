@@ -11,15 +11,27 @@ import os
 import pickle
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
-from fssl_core.errors import CheckpointError, FsslError
+from fssl_core.errors import CheckpointError, FsslError, OtherRunError
 from fssl_core.files import atomic_write
+from fssl_core.settings import differences
+
+REMEDIES = {  # of errors of the disk, what happened and what helps
+    errno.ENOSPC: ("No space left for", "free some space"),
+    errno.EDQUOT: ("No space left for", "free some space"),
+    errno.EFBIG: ("A file is larger than this process may write, in", "raise the limit (ulimit -f)"),
+    errno.EACCES: ("There is no permission to write", "change its permissions"),
+    errno.EPERM: ("There is no permission to write", "change its permissions"),
+    errno.EROFS: ("The disk is read-only that holds", "mount it for writing"),
+    errno.ENOTDIR: ("There is a file where a folder should be:", "move it away"),
+    errno.EEXIST: ("There is a file where a folder should be:", "move it away"),
+}
 
 
 class Checkpoint:
@@ -27,11 +39,18 @@ class Checkpoint:
 
     Args:
         folder: where the two files lie; made at the first :meth:`save`.
+        identity: plain values that decide what is computed, stored with each state: a state with others is refused.
         after_save: called when a state is safely on disk.
     """
 
-    def __init__(self, folder: Path, after_save: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        identity: Mapping[str, Any] | None = None,
+        after_save: Callable[[], None] = lambda: None,
+    ) -> None:
         self.folder = Path(folder)
+        self.identity = dict(identity or {})
         self.path = self.folder / "checkpoint.pt"
         self.previous = self.folder / "checkpoint.previous.pt"
         self.after_save = after_save
@@ -49,8 +68,9 @@ class Checkpoint:
             TypeError: the state holds something else, which could not be read again.
             FsslError: no space left on the device; what was stored before is untouched.
         """
+        _check_plain(state, "state")
         with full_disk_explained(self.folder), atomic_write(self.path) as file:
-            _write(file, state)
+            _write(file, {"identity": self.identity, "state": state})
             file.flush()
             os.fsync(file.fileno())
             if self.path.exists():
@@ -64,16 +84,17 @@ class Checkpoint:
             UserWarning: the newest file is damaged, so the state before it is returned.
 
         Raises:
+            OtherRunError: files are there, but of other settings, data or code.
             CheckpointError: files are there, but none can be read.
         """
         problems = []
         for path in (self.path, self.previous):
             try:
-                state = load_tensors(path)
+                state = self._of_this_run(path, load_tensors(path))
             except FileNotFoundError:
                 continue
             except CheckpointError as error:
-                problems.append(str(error))
+                problems.append(error)
                 continue
             if problems:
                 warnings.warn(f"{problems[0]} Going on from the checkpoint before it.", stacklevel=2)
@@ -81,8 +102,17 @@ class Checkpoint:
             return state
         if problems:
             advice = f"Delete the folder {self.folder} to start this run again."
-            raise CheckpointError(" ".join([*problems, advice]))
+            kinds = {type(problem) for problem in problems}
+            kind = OtherRunError if kinds == {OtherRunError} else CheckpointError
+            raise kind(" ".join([*map(str, problems), advice]))
         return None
+
+    def _of_this_run(self, path: Path, stored: dict[str, Any]) -> dict[str, Any]:
+        if not (isinstance(stored, dict) and stored.keys() == {"identity", "state"}):
+            raise OtherRunError(f"{path} does not say which run it is of: it was saved by an earlier version.")
+        if stored["identity"] != self.identity:
+            raise OtherRunError(f"{path} is of another run: {differences(stored['identity'], self.identity)}.")
+        return stored["state"]
 
     def remove(self) -> None:
         """Delete both files."""
@@ -92,6 +122,7 @@ class Checkpoint:
 
 def save_tensors(path: Path, state: dict[str, Any]) -> None:
     """Write tensors and plain values to ``path`` with their checksum; errors as :meth:`Checkpoint.save`."""
+    _check_plain(state, "state")
     with full_disk_explained(Path(path).parent), atomic_write(path) as file:
         _write(file, state)
 
@@ -101,10 +132,15 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: the file is damaged, or holds more than tensors and plain values.
+        CheckpointError: the file is damaged, holds more than tensors and plain values, or may not be read.
     """
-    with open(path, "rb") as file:
-        checksum, content = file.readline(), file.read()
+    try:
+        with open(path, "rb") as file:
+            checksum, content = file.readline(80), file.read()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     if checksum.strip() != hashlib.sha256(content).hexdigest().encode():
         raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
     try:
@@ -115,20 +151,26 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def full_disk_explained(folder: Path) -> Iterator[None]:
-    """Turn "no space left" and "quota exceeded" into an :class:`FsslError` that names the folder."""
+    """Turn what a user can mend, as "no space left" or "permission denied", into an :class:`FsslError`.
+
+    The error names the folder, or the file in it. Errors on files elsewhere pass.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in REMEDIES:
             raise
+        place = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path(folder)
+        if not (place.is_relative_to(folder) or Path(folder).is_relative_to(place)):
+            raise
+        what, remedy = REMEDIES[error.errno]
         raise FsslError(
-            f"No space left for {folder}. What was stored there before is untouched: free some space (or set "
-            "FSSL_RUNS to a folder on another disk) and run again."
+            f"{what} {place}. What was stored there before is untouched: {remedy}, or set FSSL_RUNS to another folder, "
+            "and run again."
         ) from error
 
 
 def _write(file: IO[bytes], state: dict[str, Any]) -> None:
-    _check_plain(state, "state")
     buffer = io.BytesIO()
     torch.save(state, buffer)
     file.write(hashlib.sha256(buffer.getbuffer()).hexdigest().encode() + b"\n")

@@ -43,7 +43,7 @@ from fssl_core.federation.aggregation import Round, combine
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.grouping import k_means
 from fssl_core.objectives import Objective, SelfSupervisedModel, SimCLR
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, NonNegative, check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 
 
@@ -61,13 +61,12 @@ class FeatArcSettings(AveragingSettings):
     partition: str = "dirichlet:0.1"
     clients: int = 10
     selection: str = "last"
-    alignment: float = 1.0  # lambda; 0: none
-    groups: int = 2  # C; 1: none
+    alignment: NonNegative = 1.0  # lambda; 0: none
+    groups: Count = 2  # C; 1: none
     group_from: int = 10  # the first round, from 1, at whose end clients are grouped: features must mean something
 
     def check(self) -> None:
         super().check()
-        check_range("alignment", self.alignment, 0)
         check_range("groups", self.groups, 1, self.clients)
         if self.groups == 1:
             return

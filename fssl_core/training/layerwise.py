@@ -19,7 +19,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from fssl_core.models import GlobalPool, part, reshape_layer, stages
 from fssl_core.objectives import MoCoV3, Objective, SelfSupervisedModel
 from fssl_core.objectives.moon import moon_loss
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Temperature, check_choice
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -68,21 +68,18 @@ class LayerwiseSettings(AveragingSettings):
     selection: str = "last"
     # stages
     scheme: str = "layer-wise"  # or "progressive", "end-to-end"
-    stages: int | None = None  # S; None: one for each layer of the encoder
+    stages: Count | None = None  # S; None: one for each layer of the encoder
     worst_case: bool = False  # clients fetch the whole sub-model in every round (Section 4.3)
     # add-ons (Section 4.6)
-    most_layers: int | None = None  # depth dropout: a client uses at most so many layers in a round
-    representation_alignment: float = 0.0  # weight of MOON's loss (Li et al., CVPR 2021)
-    alignment_temperature: float = 0.5
-    client_dropout: float = 0.0  # probability that a client misses a round
+    most_layers: Count | None = None  # depth dropout: a client uses at most so many layers in a round
+    representation_alignment: NonNegative = 0.0  # weight of MOON's loss (Li et al., CVPR 2021)
+    alignment_temperature: Temperature = 0.5
+    client_dropout: Annotated[float, Range(0, 0.99)] = 0.0  # probability that a client misses a round
 
     def check(self) -> None:
         super().check()
         check_choice("scheme", self.scheme, KINDS)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        check_range("client_dropout", self.client_dropout, 0, 0.99)
-        check_range("representation_alignment", self.representation_alignment, 0)
-        check_range("alignment_temperature", self.alignment_temperature, 1e-6)
         needed: dict[str, tuple] = {}  # what other settings have to be
         if self.scheme != "end-to-end":  # a stage starts with what the last one left, not with what clients had
             needed = {"selection": ("last",), "keep_velocity": (False,)}

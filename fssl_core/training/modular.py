@@ -18,7 +18,7 @@ traffic (Eq. 5), the rServer module that is sent to the clients at the end is no
 import copy
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from fssl_core.objectives import Objective, SelfSupervisedModel
 from fssl_core.objectives.reconstruction import Autoencoder, Reconstruction
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, Range, Share, Temperature, Whole, check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.lars import LARS
 from fssl_core.training.representations import Representations
@@ -59,8 +59,8 @@ class AutoencoderSettings(AveragingSettings):
     clients: int = 10
     augmentation: str = "simclr-cifar"
     norm: str = "twin"
-    cut: int = 2  # convolutions of the client module: 4 of a ResNet-50
-    channels_per_group: int | None = None  # Lambda; None: 8 of twin norm and 16 of group norm
+    cut: Annotated[int, Range(1, LARGEST_CUT)] = 2  # convolutions of the client module: 4 of a ResNet-50
+    channels_per_group: Count | None = None  # Lambda; None: 8 of twin norm and 16 of group norm
     variance: str = "pooled"  # of twin norm; or "mean", the listing of Table 18, or "equation", Eq. 2 literally
     rounds: int = 15
     local_epochs: int = 1
@@ -76,7 +76,6 @@ class AutoencoderSettings(AveragingSettings):
         if not isinstance(self.objective, Reconstruction):
             raise SettingError("objective", self.objective.name, "Reconstruction(): a decoder gives images")
         check_choice("architecture", self.architecture, CUTS)
-        check_range("cut", self.cut, 1, LARGEST_CUT)
         check_choice("keep_velocity", self.keep_velocity, [False])  # Adam starts afresh
 
     def load_data(self, device: torch.device | str = "cpu") -> Pixels:
@@ -140,24 +139,24 @@ class ModularSettings(TrainingSettings):
     phase1: AutoencoderSettings = field(default_factory=AutoencoderSettings)
     seed: int = 0
     # what the rServer receives
-    pairs: int = 8  # rho: pairs of views of each image (Section 5.4)
-    missing: float = 0.0  # delta: share of clients from which nothing arrives (Figure 8)
+    pairs: Count = 8  # rho: pairs of views of each image (Section 5.4)
+    missing: Share = 0.0  # delta: share of clients from which nothing arrives (Figure 8)
     twins: bool = True  # twin norm sees both views of a pair together; False: each alone, as it sees a test image
-    datamix: int = 1  # examples in each mixture that a client sends (fssl_core.privacy.datamix); 1: they are not mixed
+    datamix: Count = 1  # examples in each mixture that a client sends (fssl_core.privacy.datamix); 1: none is mixed
     # model at the rServer
     norm: str = "batch"
-    projector: tuple[int, ...] | None = None  # widths of the projection layers; None: (D, D, 128) for D features
+    projector: tuple[Count, ...] | None = None  # widths of the projection layers; None: (D, D, 128) for D features
     # optimisation
-    epochs: int = 150  # 200 for Tiny ImageNet
-    pairs_per_epoch: int = 1  # in which an epoch shows each image
-    batch: int = 320  # images whose pairs are a batch, of all clients alike
-    temperature: float = 0.3
+    epochs: Count = 150  # 200 for Tiny ImageNet
+    pairs_per_epoch: Count = 1  # in which an epoch shows each image
+    batch: Annotated[int, Range(2)] = 320  # images whose pairs are a batch, of all clients alike
+    temperature: Temperature = 0.3
     learning_rate: float = 1.0  # of LARS; the highest
-    warmup_epochs: int = 10
+    warmup_epochs: Whole = 10
     momentum: float = 0.9
     weight_decay: float = 1e-4
     # evaluation
-    validate_every: int = 1  # epochs between kNN accuracies
+    validate_every: Count = 1  # epochs between kNN accuracies
     validation_share: float = 0.2  # of the test set
     knn_k: int = 200
     knn_temperature: float = 0.1
@@ -167,20 +166,13 @@ class ModularSettings(TrainingSettings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.phase1, AutoencoderSettings):
-            raise SettingError("phase1", type(self.phase1).__name__, "an AutoencoderSettings")
         check_choice("norm", self.norm, ("batch", "group"))
         if (self.precision == "float64") != (self.phase1.precision == "float64"):
             raise SettingError("precision", self.precision, "float64 in both phases or in none")
         if self.projector is not None and (not self.projector or min(self.projector) < 1):
             raise SettingError("projector", self.projector, "None, or at least one width, each at least 1")
-        for name in ("pairs", "datamix", "epochs", "validate_every"):
-            check_range(name, getattr(self, name), 1)
         check_range("pairs_per_epoch", self.pairs_per_epoch, 1, self.pairs)
-        check_range("batch", self.batch, 2)
-        check_range("missing", self.missing, 0, 1)
         check_range("warmup_epochs", self.warmup_epochs, 0, self.epochs)
-        check_range("temperature", self.temperature, 1e-6)
 
     @property
     def clients(self) -> int:

@@ -19,7 +19,7 @@ and the numbers are our choice. A ``strength`` of 0 is the control: the same pre
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 import torch
@@ -36,7 +36,7 @@ from fssl_core.privacy.decoder import DecoderName, build_decoder, decoder_versio
 from fssl_core.privacy.image_quality import ssim
 from fssl_core.privacy.inversion import draw_images
 from fssl_core.random import generator
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import Count, DataName, NonNegative, Range, Settings, Share, check_choice, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,41 +47,34 @@ class ResistanceSettings(Settings):
 
     seed: int = 1138
     # data
-    dataset: str = "cifar10"  # to be protected; its labels are not used
-    image_size: int | None = None  # pixels, also of the source; None: that of the data set
-    train_images: int | None = None  # as in the split run
-    attacker_share: float = 0.01  # of the training images, which the simulated attacker has
-    attacker_images: int | None = None  # so many instead
-    source: str = "cifar100"  # public, labelled
-    source_images: int | None = None  # use only so many, equally many of each class; None: all
+    dataset: DataName = "cifar10"  # to be protected; its labels are not used
+    image_size: Count | None = None  # pixels, also of the source; None: that of the data set
+    train_images: Count | None = None  # as in the split run
+    attacker_share: Share = 0.01  # of the training images, which the simulated attacker has
+    attacker_images: Count | None = None  # so many instead
+    source: DataName = "cifar100"  # public, labelled
+    source_images: Count | None = None  # use only so many, equally many of each class; None: all
     # model
     architecture: str = "resnet18"
-    width: int = 64
+    width: Count = 64
     norm: str = "group"
-    cut_layer: int = 11
+    cut_layer: Count = 11
     # the game
-    strength: float = 1.0  # 0: no attacker
-    similarity_limit: float = 0.3  # SSIM from which on the client part is charged
+    strength: NonNegative = 1.0  # 0: no attacker
+    similarity_limit: Annotated[float, Range(-1, 1)] = 0.3  # SSIM from which on the client part is charged
     decoder: str = "res_normN4C64"
-    decoder_steps: int = 3  # for each of the model; with 1, a decoder trained afresh saw as much as without the defence
+    decoder_steps: Count = 3  # for each of the model; with 1, a fresh decoder saw as much as without the defence
     # optimisation
-    epochs: int = 40
-    batch: int = 128
-    learning_rate: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    decoder_learning_rate: float = 1e-3  # of Adam, as the attack's
+    epochs: Count = 40
+    batch: Count = 128
+    learning_rate: NonNegative = 0.05
+    momentum: Share = 0.9
+    weight_decay: NonNegative = 5e-4
+    decoder_learning_rate: NonNegative = 1e-3  # of Adam, as the attack's
 
     def check(self) -> None:
         check_choice("architecture", self.architecture, ARCHITECTURES)
         DecoderName.parse(self.decoder)
-        check_range("attacker_share", self.attacker_share, 0, 1)
-        for name in ("epochs", "batch", "width", "decoder_steps"):
-            check_range(name, getattr(self, name), 1)
-        for name in ("strength", "learning_rate", "weight_decay", "decoder_learning_rate"):
-            check_range(name, getattr(self, name), 0)
-        check_range("momentum", self.momentum, 0, 1)
-        check_range("similarity_limit", self.similarity_limit, -1, 1)
 
     @property
     def versions(self) -> dict[str, int]:

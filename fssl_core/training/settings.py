@@ -6,7 +6,7 @@ The engines add their own.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,18 @@ from fssl_core.data.partitions import partition
 from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
-from fssl_core.settings import Settings, check_choice, check_range
+from fssl_core.settings import (
+    Count,
+    DataName,
+    NonNegative,
+    Range,
+    Settings,
+    Share,
+    Temperature,
+    Whole,
+    check_choice,
+    check_range,
+)
 
 if TYPE_CHECKING:
     from fssl_core.training.trainer import Trainer
@@ -31,25 +42,19 @@ class TrainingSettings(Settings):
 
     # Named here and no fields yet: every subclass has them, with its own defaults and in its own order.
     seed: int
-    clients: int
+    clients: Count
     selection: str  # the model to keep: "knn", that with the best kNN accuracy, or "last"
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    validation_share: float
-    knn_k: int
-    knn_temperature: float
-    probe_epochs: int
+    learning_rate: NonNegative
+    momentum: Share
+    weight_decay: NonNegative
+    validation_share: Annotated[float, Range(0.001, 1)]
+    knn_k: Count
+    knn_temperature: Temperature
+    probe_epochs: Whole
     precision: str
 
     def check(self) -> None:
         check_choice("precision", self.precision, PRECISIONS)
-        check_range("knn_k", self.knn_k, 1)
-        for name in ("learning_rate", "weight_decay", "probe_epochs"):
-            check_range(name, getattr(self, name), 0)
-        check_range("momentum", self.momentum, 0, 1)
-        check_range("validation_share", self.validation_share, 0.001, 1)
-        check_range("knn_temperature", self.knn_temperature, 1e-6)
 
     @property
     def supervised(self) -> bool:
@@ -111,15 +116,15 @@ class FederationSettings(TrainingSettings):
 
     seed: int = 1138  # authors' scripts of MonAcoSFL
     # data
-    dataset: str = "cifar10"
-    image_size: int | None = None  # pixels; None: that of the data set
-    train_images: int | None = None  # use only so many, equally many of each class; None: all
+    dataset: DataName = "cifar10"
+    image_size: Count | None = None  # pixels; None: that of the data set
+    train_images: Count | None = None  # use only so many, equally many of each class; None: all
     partition: str = "classes:2"
     clients: int = 20
     augmentation: str = "mocov2"
     # model
     architecture: str = "resnet18"
-    width: int = 64  # channels of the stem
+    width: Count = 64  # channels of the stem
     norm: str = "group"
     # optimisation
     learning_rate: float = 0.06
@@ -149,8 +154,6 @@ class FederationSettings(TrainingSettings):
         norms = [norm for norm in norms_of(self.architecture) if norm != "twin" or self.pairs]
         check_choice("norm", self.norm, norms)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        for name in ("clients", "width"):
-            check_range(name, getattr(self, name), 1)
 
     # ---------------------------------------------------------------- what a trainer is made of
 
@@ -187,10 +190,10 @@ class RoundSettings(FederationSettings):
     """Settings of a federation that trains in rounds: clients pass over their own images, then models are averaged."""
 
     # Named here and no fields yet, as above.
-    clients_per_round: int | None  # None: all
-    rounds: int
-    local_epochs: int
-    batch: int
+    clients_per_round: Count | None  # None: all
+    rounds: Count
+    local_epochs: Count
+    batch: Count
     schedule: str  # of the learning rate, round by round
     incomplete_batch: str = "left out"  # or "kept": see used
 
@@ -198,8 +201,6 @@ class RoundSettings(FederationSettings):
         super().check()
         check_choice("schedule", self.schedule, SCHEDULES)
         check_choice("incomplete_batch", self.incomplete_batch, INCOMPLETE_BATCHES)
-        for name in ("rounds", "local_epochs", "batch"):
-            check_range(name, getattr(self, name), 1)
         if self.clients_per_round is not None:
             check_range("clients_per_round", self.clients_per_round, 1, self.clients)
 

@@ -39,7 +39,7 @@ from fssl_core.federation.clients import BACKENDS, divergence
 from fssl_core.models.cutting import cut
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.random import generator
-from fssl_core.settings import Settings, added, check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Settings, Share, Temperature, added, check_choice, check_range
 from fssl_core.training.settings import FederationSettings
 from fssl_core.training.split_clients import SplitClients
 from fssl_core.training.split_server import SWAPS, VARIANTS, SplitServer
@@ -66,23 +66,23 @@ class SplitSettings(FederationSettings):
     cut_layer: int = 11
     pretrained_client: Settings | None = None  # a run that made the client part all start from (TAResSFL)
     freeze_client: bool = False  # the client part is not trained, nor synchronised
-    projector_hidden: int = 1024
-    projector_dim: int = 1024  # authors' code
+    projector_hidden: Count = 1024
+    projector_dim: Count = 1024  # authors' code
     # objective
-    temperature: float = 0.1  # authors' code
-    ema_decay: float = 0.99  # authors' code
-    queue_size: int = 6000
+    temperature: Temperature = 0.1  # authors' code
+    ema_decay: Share = 0.99  # authors' code
+    queue_size: Count = 6000
     symmetric: bool = True  # both views are query and key
     swap_at: str = added("client", before="client")  # where they are swapped: see split_server
     # federation
     variant: str = "SFL-V1"  # one update of the server for all clients together; SFL-V2: one for each
-    clients_per_epoch: int | None = None  # None: all
-    client_batch: int = 5  # images a client and step, before augmentation
-    sync_every: int = 50  # steps; clients are also synchronised at the end of every epoch
+    clients_per_epoch: Count | None = None  # None: all
+    client_batch: Count = 5  # images a client and step, before augmentation
+    sync_every: Count = 50  # steps; clients are also synchronised at the end of every epoch
     # optimisation
-    epochs: int = 200
+    epochs: Count = 200
     schedule_epochs: int | None = None  # the cosine ends here, where a run stops earlier; None: at the last epoch
-    client_learning_rate: float | None = None
+    client_learning_rate: NonNegative | None = None
     # measurement and execution
     log_steps: bool = False  # misalignment, loss and synchronisations of every step
     backend: str = "auto"  # how clients are run: in one call, or in a loop
@@ -93,10 +93,6 @@ class SplitSettings(FederationSettings):
         check_choice("backend", self.backend, BACKENDS)
         check_choice("variant", self.variant, VARIANTS)
         check_choice("swap_at", self.swap_at, SWAPS)
-        for name in ("queue_size", "client_batch", "sync_every", "epochs"):
-            check_range(name, getattr(self, name), 1)
-        check_range("ema_decay", self.ema_decay, 0, 1)
-        check_range("temperature", self.temperature, 1e-6)
         if self.clients_per_epoch is not None:
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
         if self.schedule_epochs is not None:

@@ -43,7 +43,7 @@ from fssl_core.models.cutting import cut, latent_shape
 from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.objectives.base import classify
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import Count, check_choice
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_server import VARIANTS
 from fssl_core.training.trainer import RoundTrainer
@@ -67,7 +67,7 @@ class SplitLearningSettings(RoundSettings):
     clients: int = 10
     cut_layer: int = 3  # stem and first block
     gradients: str = "local"
-    auxiliary: tuple[int, ...] = ()  # widths of hidden layers of a client's own head
+    auxiliary: tuple[Count, ...] = ()  # widths of hidden layers of a client's own head
     variant: str = "SFL-V1"
     clients_per_round: int | None = None  # None: all
     rounds: int = 100
@@ -81,8 +81,6 @@ class SplitLearningSettings(RoundSettings):
         super().check()
         check_choice("gradients", self.gradients, GRADIENTS)
         check_choice("variant", self.variant, VARIANTS)
-        for width in self.auxiliary:
-            check_range("auxiliary", width, 1)
         if self.auxiliary:
             check_choice("gradients", self.gradients, ("local",))
 

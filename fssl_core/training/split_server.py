@@ -116,11 +116,13 @@ class SplitServer:
         return self.online, self.momentum, self.velocity
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, momentum and queue between two epochs; not copies."""
-        return {"matrices": [matrix.all_rows() for matrix in self._matrices], "queue": self.queue.state_dict()}
+        """Weights, momentum, queue and the updates of the last epoch; not copies."""
+        matrices = [matrix.all_rows() for matrix in self._matrices]
+        return {"matrices": matrices, "queue": self.queue.state_dict(), "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where :meth:`state_dict` was taken."""
         for matrix, rows in zip(self._matrices, state["matrices"], strict=True):
             matrix.load_all_rows(rows)
         self.queue.load_state_dict(state["queue"])
+        self.steps = state["steps"]

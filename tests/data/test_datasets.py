@@ -1,3 +1,4 @@
+import dataclasses
 import gzip
 import hashlib
 import os
@@ -314,7 +315,7 @@ def test_official_files_are_recognised_by_count_and_checksum(root, monkeypatch, 
     folder = root / "cifar-10-batches-py"
     sums = [[path.name, hashlib.md5(path.read_bytes()).hexdigest()] for path in sorted(folder.glob("*batch*_*"))]
     source = datasets.DOWNLOADS["cifar10"]
-    official = datasets._Download(source.read, source.folders, source.torchvision_class, (100, 20))
+    official = dataclasses.replace(source, counts=(100, 20))
     monkeypatch.setitem(datasets.DOWNLOADS, "cifar10", official)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", sums)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", [])

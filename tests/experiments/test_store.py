@@ -16,7 +16,7 @@ import torch
 
 import fssl_core
 from fssl_core.errors import FsslError
-from fssl_core.experiments import store
+from fssl_core.experiments import provenance, store
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings, added
@@ -72,9 +72,11 @@ def test_a_finished_run_is_a_folder_of_results(root):
     done = run(Walk(seed=3), progress=False)
     assert done.folder == root / Walk(seed=3).key
     names = {path.name for path in done.folder.iterdir()} - {"lock"}
-    assert names == {"settings.json", "metrics.csv", "model.tensors", "provenance.json", "summary.json"}
+    results = {"metrics.csv", "model.tensors"}
+    assert names == results | {"settings.json", "provenance.json", "manifest.json", "summary.json"}
     stored = json.loads((done.folder / "settings.json").read_text())
-    assert stored == {"kind": "Walk", "version": 1, "settings": json.loads(json.dumps(Walk(seed=3).as_dict()))}
+    settings = json.loads(json.dumps(Walk(seed=3).as_dict()))
+    assert stored == {"kind": "Walk", "version": 1, "settings": settings, "data": {}}
     x = done.tensors("model")["x"]
     assert done.summary == {"norm": x.norm().item(), "label": "done", "nothing": None}
     assert done.table("metrics")["step"].tolist() == [1, 2, 3, 4]
@@ -89,14 +91,14 @@ def test_a_finished_run_is_not_computed_again(root):
 
 
 def test_provenance(root):
-    provenance = run(Walk(), progress=False).provenance
-    assert provenance["torch"] == torch.__version__.partition("+")[0]
-    assert provenance["fssl_core"] == fssl_core.__version__
-    assert provenance["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert provenance["threads"] == torch.get_num_threads()
-    assert provenance["sessions"] == 1
-    assert 10 * 2**20 < provenance["peak_memory_bytes"] < 2**40
-    assert set(provenance) >= {"torchvision", "numpy", "device", "commit", "modified", "date", "peak_gpu_memory_bytes"}
+    made = run(Walk(), progress=False).provenance
+    assert made["torch"] == torch.__version__.partition("+")[0]
+    assert made["fssl_core"] == fssl_core.__version__
+    assert made["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert made["threads"] == torch.get_num_threads()
+    assert made["sessions"] == 1
+    assert 10 * 2**20 < made["peak_memory_bytes"] < 2**40
+    assert set(made) >= {"torchvision", "numpy", "device", "commit", "modified", "date", "peak_gpu_memory_bytes"}
 
 
 @pytest.mark.parametrize("dies_at", [1, 3, 4])
@@ -117,14 +119,31 @@ def test_interrupted_and_resumed_equals_uninterrupted(root, monkeypatch, dies_at
     assert resumed.provenance["sessions"] == (1 if dies_at == 1 else 2)
 
 
+def test_every_session_of_a_run_leaves_its_code_and_machine(root, monkeypatch):
+    monkeypatch.setenv("WALK_DIES_AT", "3")
+    monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "first", "modified": True})
+    monkeypatch.setattr(provenance, "cpu_name", lambda: "a slow machine")
+    with pytest.raises(RuntimeError):
+        run(Walk(), progress=False)
+    monkeypatch.delenv("WALK_DIES_AT")
+    monkeypatch.setattr(provenance, "git_state", lambda: {"commit": "second", "modified": False})
+    monkeypatch.setattr(provenance, "cpu_name", lambda: "a fast machine")
+    made = run(Walk(), progress=False).provenance
+    assert [entry["commit"] for entry in made["history"]] == ["first", "second"]
+    assert [entry["modified"] for entry in made["history"]] == [True, False]
+    assert [entry["device"] for entry in made["history"]] == ["a slow machine", "a fast machine"]
+    assert made["seconds"] == pytest.approx(sum(entry["seconds"] for entry in made["history"]))
+    assert (made["commit"], made["sessions"]) == ("second", 2)
+
+
 def test_seconds_are_summed_over_sessions(root, monkeypatch):
     monkeypatch.setenv("WALK_DIES_AT", "2")
     with pytest.raises(RuntimeError):
         run(Walk(), progress=False)
     monkeypatch.delenv("WALK_DIES_AT")
     handle = Run(Walk())
-    provenance = {**handle.provenance, "seconds": 1000.0}
-    (handle.folder / "provenance.json").write_text(json.dumps(provenance))
+    earlier = {**handle.provenance, "seconds": 1000.0}
+    (handle.folder / "provenance.json").write_text(json.dumps(earlier))
     assert 1000 < run(Walk(), progress=False).provenance["seconds"] < 1100
 
 
@@ -310,10 +329,13 @@ def test_runs_table_puts_the_tables_of_all_runs_under_each_other(root):
     assert one["seed"].tolist() == [1] * 4  # still a column when nothing varies
 
 
-def test_runs_table_keeps_the_tables_own_column(root):
+def test_runs_table_keeps_the_tables_own_column(root, monkeypatch):
+    def execute(self, run, progress):
+        run.write_table("own", pd.DataFrame({"seed": [42]}))
+        return {}
+
+    monkeypatch.setattr(Walk, "execute", execute)
     frame = run_all([Walk(), Walk(seed=1)], progress=False)
-    for key in frame["key"]:
-        (root / key / "own.csv").write_text("seed\n42\n")
     assert runs_table(frame, "own")["seed"].tolist() == [42, 42]
 
 

@@ -80,7 +80,7 @@ def test_damaged_file_falls_back_to_the_previous_one_and_says_so(checkpoint, dam
     ):
         assert checkpoint.load()["epoch"] == 1
     checkpoint.save(state(3))  # and the damaged file has not become the previous one
-    assert load_tensors(checkpoint.previous)["epoch"] == 1
+    assert load_tensors(checkpoint.previous)["state"]["epoch"] == 1
 
 
 def test_a_damaged_previous_file_does_not_matter(checkpoint):
@@ -114,7 +114,7 @@ def test_killed_at_a_rename_never_loses_both(checkpoint, monkeypatch, rename):
     assert checkpoint.load()["epoch"] == 2
     checkpoint.save(state(4))
     assert checkpoint.load()["epoch"] == 4
-    assert load_tensors(checkpoint.previous)["epoch"] == 2
+    assert load_tensors(checkpoint.previous)["state"]["epoch"] == 2
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

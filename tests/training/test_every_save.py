@@ -1,0 +1,243 @@
+"""Every engine, stopped after every save: what a resumed run leaves is what an uninterrupted one leaves, to the bit.
+
+A copy of the run's folder right after a save is what a kill at that moment leaves behind. Saves come after each call of
+``advance``, so also within a round.
+"""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+import torch
+
+from fssl_core.experiments.store import Run, run
+from fssl_core.federation.client_updates import EUC, FedEMA, FedU
+from fssl_core.objectives import (
+    BYOL,
+    BarlowTwins,
+    FedCA,
+    MoCoV2,
+    MoCoV3,
+    Orchestra,
+    SimCLR,
+    SimSiam,
+    Supervised,
+)
+from fssl_core.objectives.moon import Moon
+from fssl_core.privacy.inversion import InversionSettings
+from fssl_core.training import trainer
+from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.checkpoint import Checkpoint
+from fssl_core.training.featarc import FeatArcSettings
+from fssl_core.training.layerwise import LayerwiseSettings
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings
+from fssl_core.training.moon import MoonSettings
+from fssl_core.training.resistance import ResistanceSettings
+from fssl_core.training.secure_averaging import SecureAutoencoderSettings
+from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_learning import SplitLearningSettings
+
+COMMON = {
+    "seed": 0,
+    "dataset": "digits",
+    "train_images": 40,
+    "partition": "iid",
+    "clients": 2,
+    "augmentation": "digits",
+    "architecture": "resnet10",
+    "width": 4,
+    "knn_k": 5,
+    "probe_epochs": 1,
+}
+SPLIT = COMMON | {
+    "cut_layer": 3, "projector_hidden": 16, "projector_dim": 8, "queue_size": 20, "client_batch": 5, "sync_every": 2,
+    "epochs": 2,
+}  # fmt: skip
+ROUNDS = COMMON | {"rounds": 2, "local_epochs": 1, "batch": 8, "learning_rate": 0.01}
+HEADS = {"projector": (16, 8)}
+BOTH = HEADS | {"predictor": (16, 8)}
+LAYERS = ROUNDS | {"architecture": "vit4", "rounds": 4, "image_size": None, "knn_k": 5}
+PHASE1 = ROUNDS | {"channels_per_group": 2, "architecture": "resnet10", "width": 8}
+RESISTANCE = {
+    "seed": 0, "dataset": "digits", "train_images": 40, "attacker_images": 12, "source": "digits", "source_images": 40,
+    "architecture": "resnet10", "width": 4, "cut_layer": 3, "epochs": 3, "batch": 20, "decoder": "res_normN1C8",
+    "decoder_steps": 1, "image_size": 12,
+}  # fmt: skip
+
+
+def split(**values):
+    return SplitSettings(**SPLIT | values)
+
+
+def averaging(objective, **values):
+    return AveragingSettings(objective=objective, **ROUNDS | values)
+
+
+def layers(**values):
+    return LayerwiseSettings(**LAYERS | {"objective": MoCoV3(**BOTH)} | values)
+
+
+def phase1(**values):
+    return AutoencoderSettings(**PHASE1 | values)
+
+
+def phase2(**values):
+    common = {"pairs": 2, "epochs": 3, "warmup_epochs": 1, "batch": 10, "projector": (16, 8), "knn_k": 5}
+    return ModularSettings(**common | {"phase1": phase1(), "probe_epochs": 1} | values)
+
+
+CONFIGURATIONS = {
+    "MocoSFL": lambda: split(method="MocoSFL"),
+    "MonAcoSFL": lambda: split(),
+    "one client": lambda: split(clients=1),
+    "SFL-V2": lambda: split(variant="SFL-V2"),
+    "SFL-V2, sampled": lambda: split(variant="SFL-V2", clients=3, clients_per_epoch=2, epochs=3, train_images=60),
+    "sampled, steps logged": lambda: split(clients=3, clients_per_epoch=2, log_steps=True, train_images=60),
+    "asymmetric, loop": lambda: split(symmetric=False, backend="loop"),
+    "no momentum": lambda: split(momentum=0.0, client_learning_rate=0.1),
+    "frozen resistant client": lambda: split(
+        pretrained_client=ResistanceSettings(**RESISTANCE | {"epochs": 1}), freeze_client=True, image_size=12
+    ),
+    "FedAvg MoCo-v2": lambda: averaging(MoCoV2(queue_size=20, **HEADS)),
+    "MoCo-v2, aged negatives": lambda: averaging(MoCoV2(queue_size=20, negatives="aged", age=2, **HEADS)),
+    "FedU BYOL": lambda: averaging(BYOL(**BOTH), client_update=FedU(threshold=0.0)),
+    "FedEMA BYOL": lambda: averaging(BYOL(**BOTH), client_update=FedEMA(), rounds=3),
+    "EUC SimCLR": lambda: averaging(SimCLR(projector=(8,)), client_update=EUC(), rounds=4),
+    "L-DAWA Barlow Twins": lambda: averaging(
+        BarlowTwins(projector=(8,)), aggregation="l-dawa", fedavg_rounds=1, layers="module"
+    ),
+    "FedProx SimSiam, models kept": lambda: averaging(
+        SimSiam(projector=(8, 8), predictor=(8, 8)), proximal=0.1, keep_every=1, probe_every=1
+    ),
+    "velocity kept, sampled": lambda: averaging(
+        MoCoV3(**BOTH), keep_velocity=True, clients=3, clients_per_round=2, train_images=60, aggregation="loss"
+    ),
+    "copied target, last": lambda: averaging(BYOL(**BOTH), target_at_start="copied", selection="last"),
+    "supervised": lambda: averaging(Supervised()),
+    "FedCA": lambda: averaging(FedCA(projector=(8,)), rounds=3),
+    "FedCA, public images": lambda: averaging(
+        FedCA(projector=(8,), alignment_model=averaging(SimCLR(projector=(8,)), rounds=1, probe_epochs=0))
+    ),
+    "Orchestra": lambda: averaging(
+        Orchestra(projector=(16, 8), local_clusters=3, global_clusters=4, memory_size=10), rounds=3
+    ),
+    "MOON": lambda: MoonSettings(**ROUNDS | {"objective": Moon(projector=(16, 8)), "rounds": 3}),
+    "FeatARC": lambda: FeatArcSettings(
+        **ROUNDS | {"objective": SimCLR(projector=(8,)), "rounds": 3, "group_from": 1}
+    ),
+    "layer-wise": lambda: layers(),
+    "progressive, sgd": lambda: layers(scheme="progressive", optimizer="sgd"),
+    "end-to-end": lambda: layers(scheme="end-to-end", rounds=2),
+    "worst case, clients missing": lambda: layers(worst_case=True, client_dropout=0.5, clients=3, train_images=60),
+    "progressive, layers dropped": lambda: layers(scheme="progressive", most_layers=2, aggregation="loss"),
+    "layer-wise, aligned": lambda: layers(representation_alignment=0.1, stages=2),
+    "layer-wise FedCA": lambda: layers(objective=FedCA(projector=(8,))),
+    "auto-encoders": lambda: phase1(),
+    "auto-encoders, securely": lambda: SecureAutoencoderSettings(**PHASE1 | {"threshold": 2}),
+    "MFCL": lambda: phase2(),
+    "MFCL, mixed": lambda: phase2(datamix=2, norm="group", pairs_per_epoch=2, validate_every=2),
+    "FSL": lambda: SplitLearningSettings(**ROUNDS | {"auxiliary": (8,), "cut_layer": 3}),
+    "SplitFed V2": lambda: SplitLearningSettings(
+        **ROUNDS | {"gradients": "server", "variant": "SFL-V2", "cut_layer": 3, "schedule": "cosine"}
+    ),
+    "resistance": lambda: ResistanceSettings(**RESISTANCE),
+    "inversion of two shapes": lambda: InversionSettings(
+        targets=[split(epochs=1, image_size=12, cut_layer=cut) for cut in (3, 5)], attacker_images=10, epochs=2,
+        test_images=4, decoder="res_normN1C8",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Save after every step of an engine, not only where ten seconds are at stake."""
+    monkeypatch.setattr(trainer, "SECONDS_AT_STAKE", -1.0)
+
+
+def results(handle: Run) -> tuple[dict, dict, dict]:
+    """Summary, tables and tensors of a finished run."""
+    names = sorted(path.name for path in handle.folder.iterdir())
+    tables = {name: handle.table(name[:-4]) for name in names if name.endswith(".csv")}
+    tensors = {name: handle.tensors(name[:-8]) for name in names if name.endswith(".tensors")}
+    return handle.summary, tables, tensors
+
+
+def assert_same(found, expected):
+    assert json.dumps(found[0]) == json.dumps(expected[0])  # of a NaN, too
+    assert found[1].keys() == expected[1].keys()
+    for name, table in expected[1].items():
+        pd.testing.assert_frame_equal(found[1][name], table, check_exact=True)
+    assert found[2].keys() == expected[2].keys()
+    for name, state in expected[2].items():
+        assert found[2][name].keys() == state.keys()
+        assert all(torch.equal(found[2][name][entry], value) for entry, value in state.items()), name
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_stopped_after_any_save_and_resumed_equals_uninterrupted(name, often, tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    settings = CONFIGURATIONS[name]()
+    saves, save = [], Checkpoint.save
+
+    def save_and_copy(checkpoint, state):
+        save(checkpoint, state)
+        if checkpoint.folder.name == settings.key:  # not of runs that this one builds on
+            saves.append(shutil.copytree(checkpoint.folder, tmp_path / f"save {len(saves)}"))
+
+    with monkeypatch.context() as recording:
+        recording.setattr(Checkpoint, "save", save_and_copy)
+        whole = run(settings, progress=False)
+    expected = results(whole)
+    assert len(saves) >= 2
+    for killed in saves:
+        shutil.rmtree(whole.folder)
+        shutil.copytree(killed, whole.folder)
+        assert not Run(settings).finished
+        resumed = run(settings, progress=False)
+        assert_same(results(resumed), expected)
+
+
+CHILD = """
+import sys, runpy
+sys.path.insert(0, {root!r})
+module = __import__("tests.training.test_every_save", fromlist=["x"])
+module.trainer.SECONDS_AT_STAKE = -1.0
+settings = module.CONFIGURATIONS[{name!r}]()
+print("ready", flush=True)
+module.run(settings, progress=False)
+"""
+
+
+@pytest.mark.parametrize("name", ["SFL-V2, sampled", "Orchestra", "worst case, clients missing"])
+def test_killed_at_random_moments_and_resumed_equals_uninterrupted(name, tmp_path, monkeypatch, request):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "whole"))
+    settings = CONFIGURATIONS[name]()
+    started = time.monotonic()
+    expected = results(run(settings, progress=False))
+    seconds = time.monotonic() - started
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "killed"))
+    code = CHILD.format(root=str(request.config.rootpath), name=name)
+    moments = random.Random(name)
+    for _ in range(2):
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=dict(os.environ))
+        child.stdout.readline()
+        time.sleep(moments.uniform(0, seconds))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+    assert_same(results(run(settings, progress=False)), expected)
+
+
+def test_configurations_are_of_all_engines():
+    used = {type(make()).__name__ for make in CONFIGURATIONS.values()}
+    kinds = itertools.chain([SplitSettings, ResistanceSettings, InversionSettings, ModularSettings])
+    assert {kind.__name__ for kind in kinds} <= used
+    assert len(CONFIGURATIONS) >= 35
