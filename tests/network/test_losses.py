@@ -142,8 +142,7 @@ def test_a_client_notices_that_the_server_died():
     with threads(joining(address, 0)) as (client,):
         peers = Peers(address, TIMEOUT)
         admit(peers, settings, settings.load_data(), wait=120)
-        peers._socket.close(0)
-        peers._context.term()
+        peers._close(0)
         with pytest.raises(ConnectionLostError, match=f"The connection to the server at {address} is lost"):
             client.result(timeout=10 * TIMEOUT)
 
