@@ -27,6 +27,7 @@ from fssl_core.notices import say
 from fssl_core.settings import check_range
 
 MOST_CLIENTS = 10_000
+LARGEST_FILE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,14 @@ def client_keys(path: Path) -> ClientKeys:
 
 def _read(path: Path) -> Any:
     try:
-        with open(path, encoding="utf-8") as file:
-            if os.name == "posix" and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise SettingError("--keys", str(path), f"a file that nobody else can read: chmod 600 {path}")
-            return json.load(file)
+        with open(path, "rb") as file:
+            mode, content = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read(LARGEST_FILE)
     except OSError as error:
         raise SettingError("--keys", str(path), f"a file that `fssl keys` has made ({error.strerror})") from error
+    if os.name == "posix" and mode & 0o077:
+        raise SettingError("--keys", str(path), f"a file that nobody else can read: chmod 600 {path}")
+    try:
+        return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise SettingError("--keys", str(path), "a file that `fssl keys` has made, in JSON") from error
 

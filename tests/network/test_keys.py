@@ -200,7 +200,9 @@ def test_which_addresses_stay_on_this_machine(address, local):
 
 def test_between_machines_nothing_is_plain_unless_asked_for(keys, capfd):
     (server, _), _ = keys
-    with pytest.raises(SettingError, match=r"--bind='tcp://0\.0\.0\.0:\*' cannot be used: expected --keys FILE beside it"):
+    with pytest.raises(
+        SettingError, match=r"--bind='tcp://0\.0\.0\.0:\*' cannot be used: expected --keys FILE beside it"
+    ):
         serve_split(tiny(), bind="tcp://0.0.0.0:*")
     with pytest.raises(SettingError, match=r"ADDRESS='tcp://192\.0\.2\.1:5' cannot be used: expected --keys FILE"):
         join_split("tcp://192.0.2.1:5")
@@ -211,7 +213,7 @@ def test_between_machines_nothing_is_plain_unless_asked_for(keys, capfd):
     assert "--insecure: nothing is encrypted, and whoever reaches tcp://0.0.0.0:5 can" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["serve-split", "--clients", "2", "--bind", "tcp://0.0.0.0:1"], ["join-split", "x"]])
+@pytest.mark.parametrize("command", [["serve-split", "--clients", "2"], ["join-split", "tcp://127.0.0.1:5"]])
 def test_keys_that_are_missing_are_a_message(command, tmp_path, capsys):
     assert cli.main([*command, "--keys", str(tmp_path / "none.json")]) == 2
     assert "none.json' cannot be used: expected a file that `fssl keys` has made" in capsys.readouterr().err
