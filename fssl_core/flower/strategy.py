@@ -17,7 +17,7 @@ from torch import Tensor
 from fssl_core.errors import FsslError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.flower.replies import ReplyError, read_training
-from fssl_core.notices import notice, printable
+from fssl_core.notices import notice, printable, say
 from fssl_core.training.averaging import AveragingTrainer
 
 RAISED = (1, 2)  # Flower's codes of an app that cannot be loaded, and of one that raised an error
@@ -101,7 +101,7 @@ class AveragingStrategy(Strategy):
             notice(f"client {client} is lost in round {server_round}: it is gone, or did not answer in time.")
         for client, problem in problems.items():
             self.refused.setdefault(client, []).append(server_round)
-            notice(f"{problem} The round goes on without it.")
+            say(f"{problem} The round goes on without it.")
         if not used:
             why = " ".join(["", *problems.values()])
             raise FsslError(f"No client answered in round {server_round}; the training cannot go on.{why}")

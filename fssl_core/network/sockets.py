@@ -149,14 +149,16 @@ class Link:
         if event["event"] == zmq.EVENT_CONNECTED:
             self._connection = int(event["value"])
             self._meter.watch(self._connection)
-        elif self._loss is None and event["event"] in FAILED:
+        elif self._loss is not None:
+            pass  # the first event says why
+        elif self._connection in self._meter.cut:
+            self._loss = ProtocolError(f"The server at {self.address} sent more than --memory allows.")
+        elif event["event"] in FAILED:
             self._loss = ConnectionLostError(
                 f"The server at {self.address} closed the connection before anything was said: "
                 f"{FAILED[event['event']]}. Give both sides --keys with files of one `fssl keys`."
             )
-        elif self._loss is None and self._connection in self._meter.cut:
-            self._loss = ProtocolError(f"The server at {self.address} sent more than --memory allows.")
-        elif self._loss is None:
+        else:
             self._loss = ConnectionLostError(
                 f"The connection to the server at {self.address} is lost: it ended, or the network between failed."
             )

@@ -442,7 +442,7 @@ def flwr(*arguments: str) -> str:
     """What a command of Flower printed."""
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with process("flwr", *arguments, **piped) as started:
-        return started.communicate(timeout=300)[0]
+        return started.communicate(timeout=700)[0]
 
 
 @pytest.fixture
@@ -465,7 +465,7 @@ def keys(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("secure", [False, True], ids=["insecure", "keys"])
 def test_a_server_and_two_clients_on_the_loopback(flower, secure, request):
     config = SMALL | {"wait": 300, "keep-velocity": True}  # so that clients have something to remember
@@ -484,7 +484,7 @@ def test_a_server_and_two_clients_on_the_loopback(flower, secure, request):
     assert_same_as_in_one_process(stored(config, runs[0].name))
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_supernode_without_a_registered_key_is_refused(flower, keys):
     strange = keys / "client-1"
     with superlink(flower, keys) as options:
