@@ -19,26 +19,33 @@ from zmq.utils.monitor import recv_monitor_message
 PAUSE = 0.02  # seconds between two looks: at 1 Gbit/s a connection brings 2.5 MB in it
 WINDOW = 1 << 20  # bytes that may always come: handshake, hello, frames' and encryption's own
 HEARTBEATS = 1 << 12  # bytes a second in addition
+BEGUN = (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED)
+ENDED = (
+    zmq.EVENT_DISCONNECTED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+)
 _RECEIVED = struct.Struct("=Q")
 _RECEIVED_AT = 128  # tcpi_bytes_received in Linux' struct tcp_info, since 4.1
 
 
 class Meter:
-    """Watches connections from a thread of its own; a context manager.
+    """Watches the connections of a socket from a thread of its own, until :meth:`close`.
 
     Args:
-        monitor: of a socket that listens, with its events of connections that come and go. None: :meth:`watch` says
-            which connections there are.
+        watched: before it listens or connects.
 
     Attributes:
         cut: connections that were cut, as file descriptors.
+        ended: ZeroMQ's event with which the first connection ended, and whether it was cut; None: none has.
     """
 
-    EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
-
-    def __init__(self, monitor: zmq.Socket | None = None) -> None:
+    def __init__(self, watched: zmq.Socket) -> None:
         self.cut: set[int] = set()
-        self._monitor = monitor
+        self.ended: tuple[int, bool] | None = None
+        self._watched = watched
+        self._monitor = watched.get_monitor_socket(sum(BEGUN) | sum(ENDED))
         self._connections: dict[int, tuple[float, int]] = {}  # since when, and bytes that may have come
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -49,12 +56,9 @@ class Meter:
         """Watch no more."""
         self._end.set()
         self._thread.join()
-
-    def watch(self, connection: int) -> None:
-        """A connection is new."""
-        with self._lock:
-            self.cut.discard(connection)
-            self._connections[connection] = time.monotonic(), WINDOW
+        self._watched.disable_monitor()
+        with contextlib.suppress(zmq.ZMQError):
+            self._monitor.close()
 
     def allow(self, connection: int, count: int) -> None:
         """So many bytes more are due."""
@@ -74,13 +78,18 @@ class Meter:
                         _cut(connection)
 
     def _hear(self) -> None:
-        while self._monitor is not None and self._monitor.poll(0):
+        while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor)
-            if event["event"] == zmq.EVENT_ACCEPTED:
-                self.watch(int(event["value"]))
-            else:
-                with self._lock:
-                    self._connections.pop(int(event["value"]), None)
+            kind, connection = int(event["event"]), int(event["value"])
+            with self._lock:
+                if kind in BEGUN:
+                    self.cut.discard(connection)
+                    self._connections[connection] = time.monotonic(), WINDOW
+                    continue
+                if self.ended is None:
+                    self.ended = kind, bool(self.cut)
+                if kind == zmq.EVENT_DISCONNECTED:
+                    self._connections.pop(connection, None)
 
 
 def received(connection: int) -> int:

@@ -92,8 +92,7 @@ class Peers:
         self._authenticator = None if keys is None else _authenticator(self._context, keys)
         self._socket = new_socket(self._context, zmq.ROUTER, timeout, largest, keys)
         self._socket.router_mandatory = True  # sending to one who is not there is an error: this is how it is noticed
-        self._monitor = self._socket.get_monitor_socket(Meter.EVENTS)
-        self._meter = Meter(self._monitor)
+        self._meter = Meter(self._socket)
         try:
             self._socket.bind(bind)
         except zmq.ZMQError as error:
@@ -111,8 +110,6 @@ class Peers:
 
     def _close(self, linger: float) -> None:
         self._meter.close()
-        self._socket.disable_monitor()
-        self._monitor.close()
         self._socket.close(int(1000 * linger))
         if self._authenticator is not None:
             self._authenticator.stop()
@@ -222,7 +219,8 @@ class Peers:
             what has come; None when there was nothing, or something that is dealt with.
         """
         now = time.monotonic()
-        if now >= self._probed + self._probe_every:
+        # What has come is read first: a client that says why it leaves has closed its connection by now.
+        if now >= self._probed + self._probe_every and not self._socket.poll(0):
             self._probed = now
             self.send(list(awaited), Message("ping"))
         if not self._socket.poll(max(1, math.ceil(1000 * (self._probed + self._probe_every - now)))):

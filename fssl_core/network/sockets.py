@@ -7,10 +7,10 @@ of its own, so a peer may compute for as long as it likes.
 
 import contextlib
 import errno
+import math
 import time
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.keys import ClientKeys, ServerKeys
@@ -19,6 +19,7 @@ from fssl_core.network.meter import Meter
 
 ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
+LOOK = 0.1  # seconds between two looks whether the connection is still there
 SMALL = 1 << 16  # bytes of a message without tensors
 ENCRYPTION = 1 << 10  # bytes, and more than CurveZMQ adds to a frame
 FAILED = {
@@ -82,14 +83,9 @@ class Link:
         self.address = address
         self._memory, self._most = memory, MAX_HEADER
         self._connection = -1  # as a file descriptor
-        self._loss: FsslError | None = None
         self._context = zmq.Context()
         self._socket = new_socket(self._context, zmq.DEALER, timeout, min(memory, MAX_FRAME), keys)
-        self._meter = Meter()
-        self._monitor = self._socket.get_monitor_socket(sum(FAILED) | zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
-        self._poller = zmq.Poller()
-        for socket in (self._socket, self._monitor):
-            self._poller.register(socket, zmq.POLLIN)
+        self._meter = Meter(self._socket)
         try:
             self._socket.connect(address)
         except zmq.ZMQError as error:
@@ -102,8 +98,9 @@ class Link:
         self._meter.allow(self._connection, self._memory)
 
     def send(self, message: Message) -> None:
-        """Send, or queue where the server is not there yet."""
-        self._socket.send_multipart(encode(message))
+        """Send, or queue where the server is not there yet; where it is lost nothing happens, and receiving says so."""
+        with contextlib.suppress(zmq.Again):
+            self._socket.send_multipart(encode(message), zmq.NOBLOCK)
 
     def receive(self, wait: float | None = None) -> Message:
         """The next message that is not a ``ping``.
@@ -115,27 +112,25 @@ class Link:
             ConnectionLostError: the connection is lost, or nothing came in time.
             ProtocolError: the server sent something that is no message.
         """
-        deadline = None if wait is None else time.monotonic() + wait
+        deadline = math.inf if wait is None else time.monotonic() + wait
         while True:
-            left = None if deadline is None else max(0, 1000 * (deadline - time.monotonic()))
-            ready = dict(self._poller.poll(left))
-            if not ready:
+            ended = self._meter.ended
+            if self._socket.poll(min(1000 * LOOK, max(0, 1000 * (deadline - time.monotonic())))):
+                message = self._next()
+                if message.kind != "ping":
+                    return message
+            elif ended is not None:  # and what was sent before that has been read
+                raise self._why(*ended)
+            elif time.monotonic() > deadline:
                 raise ConnectionLostError(
                     f"No server answered at {self.address} within {wait:g} seconds. Is `fssl serve-split` running "
                     "there, and is the port open?"
                 )
-            if self._monitor in ready:
-                self._heed(recv_monitor_message(self._monitor))
-            if self._socket in ready:  # first: what was sent before the connection closed
-                message = self._next()
-                if message.kind != "ping":
-                    return message
-            elif self._loss is not None:
-                raise self._loss
 
     def _next(self) -> Message:
         frames = self._socket.recv_multipart(copy=False)
         size = sum(map(len, frames))
+        self._connection = frames[0].get(zmq.SRCFD)
         self._meter.allow(self._connection, size)
         try:
             if size > self._most:
@@ -144,30 +139,20 @@ class Link:
         except ProtocolError as error:
             raise ProtocolError(f"The server at {self.address} is not understood: {error}.") from error
 
-    def _heed(self, event: dict) -> None:
-        """The connection is there, or not any more."""
-        if event["event"] == zmq.EVENT_CONNECTED:
-            self._connection = int(event["value"])
-            self._meter.watch(self._connection)
-        elif self._loss is not None:
-            pass  # the first event says why
-        elif self._connection in self._meter.cut:
-            self._loss = ProtocolError(f"The server at {self.address} sent more than --memory allows.")
-        elif event["event"] in FAILED:
-            self._loss = ConnectionLostError(
-                f"The server at {self.address} closed the connection before anything was said: "
-                f"{FAILED[event['event']]}. Give both sides --keys with files of one `fssl keys`."
+    def _why(self, event: int, cut: bool) -> FsslError:
+        if cut:
+            return ProtocolError(f"The server at {self.address} sent more than --memory allows.")
+        if event in FAILED:
+            return ConnectionLostError(
+                f"The server at {self.address} closed the connection before anything was said: {FAILED[event]}. Give "
+                "both sides --keys with files of one `fssl keys`."
             )
-        else:
-            self._loss = ConnectionLostError(
-                f"The connection to the server at {self.address} is lost: it ended, or the network between failed."
-            )
+        return ConnectionLostError(
+            f"The connection to the server at {self.address} is lost: it ended, or the network between failed."
+        )
 
     def close(self, linger: float) -> None:
         """Close; what was sent has ``linger`` seconds to leave."""
         self._meter.close()
-        self._socket.disable_monitor()
-        with contextlib.suppress(zmq.ZMQError):
-            self._monitor.close()
         self._socket.close(int(1000 * linger))
         self._context.term()

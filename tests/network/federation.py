@@ -1,4 +1,7 @@
-"""Federations over the loopback, small enough for a test. Clients are threads where a process would show no more."""
+"""Federations over the loopback, small enough for a test. Clients are threads where a process would show no more.
+
+Seconds here are bounds for a machine with many other things to do: nothing waits for them where all is well.
+"""
 
 import contextlib
 import socket
@@ -43,6 +46,9 @@ TINY = {
 }
 
 
+PATIENCE = 300.0  # seconds
+
+
 def tiny(**values) -> SplitSettings:
     return SplitSettings(**TINY | values)
 
@@ -67,25 +73,28 @@ def threads(*work: Callable) -> Iterator[list[Future]]:
 
 
 def joining(address: str, client: int | None, **options) -> Callable[[], int]:
-    return lambda: join_split(address, client=client, **{"wait": 60, "timeout": 20} | options)
+    return lambda: join_split(address, client=client, **{"wait": PATIENCE, "timeout": 60} | options)
 
 
 def trained(settings: SplitSettings, address: str, *work: Callable, **options) -> tuple[Served, list[Future]]:
     """A federation with the first clients as ``work`` says, and the others as they should be."""
     rest = range(len(work), settings.clients)
     with threads(*work, *(joining(address, number) for number in rest)) as futures:
-        served = serve_split(settings, bind=address, **{"wait": 120, "timeout": 20} | options)
+        served = serve_split(settings, bind=address, **{"wait": PATIENCE, "timeout": 60} | options)
     assert [future.result() for future in futures[len(work) :]] == list(rest)
     return served, futures[: len(work)]
 
 
 def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[Link], None]) -> Callable[[], None]:
-    """A client that does its part until an (epoch, step) is asked for, and then something else."""
+    """A client that does its part until an (epoch, step) is asked for, and then something else.
+
+    What it has sent by then is on its way before the connection closes.
+    """
 
     def run() -> None:
-        link = Link(address, timeout=20)
+        link = Link(address, timeout=60)
         link.send(Message("hello", {"versions": versions(), "client": number}))
-        client, settings, _ = read_welcome(link.receive(60))
+        client, settings, _ = read_welcome(link.receive(PATIENCE))
         member = Member(settings, client, settings.load_data())
         link.send(Message("ready"))
         while True:
@@ -95,7 +104,7 @@ def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[L
                 break
             for answer in member.answer(message):
                 link.send(answer)
-        link.close(0)
+        link.close(PATIENCE)
 
     return run
 
@@ -185,10 +194,13 @@ class Wire:
 
 def connected(port: int) -> socket.socket:
     """A plain connection, as soon as somebody listens."""
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
             time.sleep(0.05)
 
 

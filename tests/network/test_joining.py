@@ -2,19 +2,21 @@
 
 import json
 import socket
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from types import SimpleNamespace
 
 import pytest
 
 from fssl_core.data.datasets import digest
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.network import client as client_module
+from fssl_core.network import handshake
 from fssl_core.network.handshake import check_types, versions
 from fssl_core.network.messages import Message
 from fssl_core.network.server import claim_folder, serve_split
 from fssl_core.network.sockets import Link
-from tests.network.federation import connected, free_address, joining, port_of, threads, tiny, trained
+from tests.network.federation import PATIENCE, connected, free_address, joining, port_of, threads, tiny, trained
 
 
 def test_strangers_are_refused_with_a_reason_and_do_not_disturb(capfd):
@@ -30,9 +32,9 @@ def test_strangers_are_refused_with_a_reason_and_do_not_disturb(capfd):
 
     def strangers_then_client() -> None:
         for first in refused.values():
-            link = Link(address, timeout=20)
+            link = Link(address, timeout=60)
             link._socket.send(first) if isinstance(first, bytes) else link.send(first)
-            reasons.append(link.receive(60).fields["reason"])
+            reasons.append(link.receive(PATIENCE).fields["reason"])
             link.close(0)
         with connected(port_of(address)) as browser:
             browser.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -45,14 +47,21 @@ def test_strangers_are_refused_with_a_reason_and_do_not_disturb(capfd):
     assert capfd.readouterr().err.count("refused a peer") == len(refused)
 
 
-def test_nobody_joins_a_training_that_has_begun():
+def test_nobody_joins_a_training_that_has_begun(monkeypatch):
+    """It goes no further than its first step before the late one has its answer."""
     address, late = free_address(), []
+    answer = client_module.Member.answer
+
+    def answer_when_the_late_one_is_refused(member, message):
+        wait(late, PATIENCE)
+        return answer(member, message)
+
+    monkeypatch.setattr(client_module.Member, "answer", answer_when_the_late_one_is_refused)
     with ThreadPoolExecutor(1) as pool:
 
         def progress(done: int, total: int, **figures) -> None:
             if done == 0:
                 late.append(pool.submit(joining(address, 1)))
-                time.sleep(0.5)  # the request lies there when the training begins
 
         served, _ = trained(tiny(), address, progress=progress)
     assert served.lost == {}
@@ -60,9 +69,13 @@ def test_nobody_joins_a_training_that_has_begun():
         late[0].result()
 
 
-def test_a_number_is_given_once_and_missing_clients_are_named():
-    address = free_address()
+def test_a_number_is_given_once_and_missing_clients_are_named(monkeypatch):
+    """The time is up when the first client is ready and a second one with its number has its answer."""
+    address, ready = free_address(), threading.Event()
     joined: list[Future] = []
+    clock = SimpleNamespace(monotonic=lambda: 5.0 if ready.is_set() and joined and joined[0].done() else 0.0)
+    monkeypatch.setattr(handshake, "time", clock)
+    monkeypatch.setattr(handshake, "say", lambda text: ready.set())
     with ThreadPoolExecutor(1) as pool:
         first = joining(address, 1, joined=lambda *_: joined.append(pool.submit(joining(address, 1))))
         with threads(first) as (waiting,), pytest.raises(FsslError, match=r"1 of 3 .* 4 seconds; missing: 0, 2"):

@@ -9,6 +9,7 @@ import torch
 from fssl_core.federation.ledger import DIRECTIONS, PURPOSES
 from fssl_core.training.checkpoint import load_tensors
 from tests.network.federation import (
+    PATIENCE,
     TINY,
     Wire,
     assert_same_bits,
@@ -72,10 +73,10 @@ def test_three_processes_and_what_they_print_and_store(tmp_path):
     options += ["--clients", "2", "--bind", address, "--out", str(folder)]
     with (
         process("serve-split", *options) as server,
-        process("join-split", address, "--client", "1", "--wait", "200") as first,
-        process("join-split", address, "--wait", "200") as second,
+        process("join-split", address, "--client", "1", "--wait", str(PATIENCE)) as first,
+        process("join-split", address, "--wait", str(PATIENCE)) as second,
     ):
-        out, err = server.communicate(timeout=240)
+        out, err = server.communicate(timeout=PATIENCE)
         assert first.communicate()[1].startswith("fssl: client 1 of 2: MonAcoSFL on digits\n")
         assert second.communicate()[1].startswith("fssl: client 0 of 2: MonAcoSFL on digits\n")
     assert [server.returncode, first.returncode, second.returncode] == [0, 0, 0]
