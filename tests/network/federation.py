@@ -255,6 +255,10 @@ def shaken(connection: socket.socket, kind: bytes) -> socket.socket:
     connection.sendall(GREETING)
     ready = b"\x05READY" + b"\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind
     connection.sendall(frame(COMMAND, ready))
+    connection.settimeout(PATIENCE)
+    heard = b""
+    while b"READY" not in heard:  # ZeroMQ takes what comes before for a breach of protocol
+        heard += connection.recv(1 << 10)
     return connection
 
 

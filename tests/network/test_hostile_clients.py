@@ -181,9 +181,9 @@ def test_a_stranger_cannot_send_a_message_without_end():
 def test_a_frame_that_says_it_is_larger_than_any_that_is_due_closes_the_connection():
     with Peers("tcp://127.0.0.1:*", 20, largest=1 << 10) as peers, connected(port_of(peers.address)) as stranger:
         shaken(stranger, b"DEALER").sendall(frame(0, b"", claimed=3 << 30))
-        stranger.settimeout(60)
-        while stranger.recv(1 << 10):  # greeting and handshake of the other side, and then its end
-            pass
+        with contextlib.suppress(ConnectionResetError):
+            while stranger.recv(1 << 10):  # until the other side closes
+                pass
         assert peers.next([]) is None
 
 
