@@ -27,6 +27,7 @@ examples:
   fssl gallery                                         bring the README up to date with the recorded results
   fssl serve-split --clients 5 --set cut_layer=3       train over a network: the server ...
   fssl join-split tcp://127.0.0.1:5555                 ... and each of its clients, in a terminal of its own
+  fssl keys my-keys --clients 5                        keys for the same between machines
 """
 
 
@@ -112,6 +113,15 @@ def _parser() -> argparse.ArgumentParser:
         text = "seconds of silence after which the other side is taken for lost; default: 10"
         command.add_argument("--timeout", type=float, default=10.0, metavar="S", help=text)
 
+    def add_keys(command: argparse.ArgumentParser, file: str, text: str) -> None:
+        choice = command.add_mutually_exclusive_group()
+        choice.add_argument("--keys", metavar="FILE", help=f"{file} of `fssl keys`; needed between machines")
+        choice.add_argument("--insecure", action="store_true", help=text)
+
+    command = add("keys", _keys, "make the keys with which a server and its clients know each other")
+    command.add_argument("folder", metavar="FOLDER", help="a new one; it gets a file for each machine")
+    command.add_argument("--clients", type=int, required=True, metavar="N", help="number of clients")
+
     command = add("serve-split", _serve_split, "train a split federation whose clients join from other processes")
     command.add_argument("--clients", type=int, required=True, metavar="N", help="number of clients to wait for")
     address = "tcp://127.0.0.1:5555"
@@ -122,12 +132,20 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
     text = "folder for the results; default: a new one in network/ beside the stored runs"
     command.add_argument("--out", metavar="FOLDER", help=text)
+    add_keys(command, "server.json", "without keys: whoever reaches the address can join, and all can be read")
     add_timeout(command, 300.0, "seconds until all clients must be there")
+    text = "seconds that a client may take for an answer before it is dropped; default: 120"
+    command.add_argument("--deadline", type=float, default=120.0, metavar="S", help=text)
 
     command = add("join-split", _join_split, "take part in a split federation as one of its clients")
     command.add_argument("address", metavar="ADDRESS", help="of the server, e.g. tcp://192.168.1.5:5555")
-    text = "number of this client, from 0; default: the lowest that is free"
+    text = "number of this client, from 0; default: that of its key, else the lowest that is free"
     command.add_argument("--client", type=int, metavar="I", help=text)
+    add_keys(command, "client-I.json", "without keys: all can be read, and nobody knows who the server is")
+    text = "data set that this client trains on, whatever the server says; default: an embedded one, if the server does"
+    command.add_argument("--data", metavar="NAME", help=text)
+    text = "GiB that the server's settings and messages may take here; default: 4"
+    command.add_argument("--memory", type=float, default=4.0, metavar="GIB", help=text)
     add_timeout(command, 60.0, "seconds until the server must have answered")
     return parser
 
@@ -237,6 +255,19 @@ def _gallery(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _keys(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from fssl_core.network.keys import make_keys
+
+    server, *clients = make_keys(Path(arguments.folder), arguments.clients)
+    print(f"{server}: for `fssl serve-split --keys`, on the server")
+    for path in clients:
+        print(f"{path}: for `fssl join-split --keys`, on that client")
+    print("Give each machine its own file over a safe way, such as scp, and remove the others' from it.")
+    return 0
+
+
 def _serve_split(arguments: argparse.Namespace) -> int:
     from datetime import datetime
     from pathlib import Path
@@ -246,6 +277,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
 
     from fssl_core.experiments.profiles import split_settings
     from fssl_core.network.handshake import check_types
+    from fssl_core.network.keys import server_keys
     from fssl_core.network.server import claim_folder, serve_split, store
     from fssl_core.paths import runs_root
 
@@ -254,6 +286,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
         raise SettingError("--set", f"clients={values['clients']}", "the number of clients as --clients")
     check_types(values)
     settings = split_settings(arguments.profile, clients=arguments.clients, **values)
+    keys = server_keys(Path(arguments.keys)) if arguments.keys else None
     started = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     folder = Path(arguments.out) if arguments.out else runs_root() / "network" / started
     claim_folder(folder, settings)
@@ -266,7 +299,14 @@ def _serve_split(arguments: argparse.Namespace) -> int:
             bar.update(done - bar.n)
 
         served = serve_split(
-            settings, bind=arguments.bind, wait=arguments.wait, timeout=arguments.timeout, progress=progress
+            settings,
+            bind=arguments.bind,
+            keys=keys,
+            insecure=arguments.insecure,
+            wait=arguments.wait,
+            timeout=arguments.timeout,
+            deadline=arguments.deadline,
+            progress=progress,
         )
     store(served, folder)
     print(_text(pd.DataFrame({"result": served.summary.keys(), "value": map(str, served.summary.values())})))
@@ -275,13 +315,24 @@ def _serve_split(arguments: argparse.Namespace) -> int:
 
 
 def _join_split(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
     from fssl_core.network.client import join_split
+    from fssl_core.network.keys import client_keys
 
     def joined(client: int, settings: Any) -> None:
         print(f"fssl: client {client} of {settings.clients}: {settings.method} on {settings.dataset}", file=sys.stderr)
 
     client = join_split(
-        arguments.address, client=arguments.client, wait=arguments.wait, timeout=arguments.timeout, joined=joined
+        arguments.address,
+        client=arguments.client,
+        keys=client_keys(Path(arguments.keys)) if arguments.keys else None,
+        insecure=arguments.insecure,
+        data=arguments.data,
+        memory=arguments.memory,
+        wait=arguments.wait,
+        timeout=arguments.timeout,
+        joined=joined,
     )
     print(f"fssl: client {client}: the server has finished the training", file=sys.stderr)
     return 0

@@ -4,6 +4,8 @@ import sys
 
 from tqdm import tqdm
 
+LONGEST = 300  # characters of what another machine said
+
 _seen: set[str] = set()
 
 
@@ -12,6 +14,12 @@ def notice(message: str) -> None:
     if message not in _seen:
         _seen.add(message)
         say(message)
+
+
+def printable(text: object) -> str:
+    """What another machine said, fit for a terminal and a log: one line, no control characters, not too long."""
+    line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 
 
 def say(text: str) -> None:

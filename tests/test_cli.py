@@ -155,7 +155,7 @@ def test_bad_input_is_a_message_and_status_2(project, capsys, arguments, message
 )
 def test_a_server_that_cannot_listen_or_train_says_why(project, monkeypatch, capsys, option, value, message):
     monkeypatch.setenv("FSSL_RUNS", str(project / "runs"))
-    assert cli.main(["serve-split", "--clients", "5", "--set", "cut_layer=3", option, value]) == 2
+    assert cli.main(["serve-split", "--clients", "5", "--set", "cut_layer=3", "--insecure", option, value]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("fssl: ")
     assert message in error

@@ -3,6 +3,7 @@
 =============  ==============================================================================
 ``agreement``  settings from a run's configuration, and what server and clients have to share
 ``client``     the ClientApp: one client's local training
+``replies``    what a client answers, checked before it is used
 ``strategy``   the Strategy: who takes part, aggregation, the record of a round
 ``server``     the ServerApp: wait for the clients, train, store
 =============  ==============================================================================

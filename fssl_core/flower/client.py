@@ -28,7 +28,7 @@ app = ClientApp()
 
 @app.query()
 def join(message: Message, context: Context) -> Message:
-    """Answer the server's terms with this client's number.
+    """Answer the server's terms with this client's number and the number of its images.
 
     Raises:
         FsslError: the terms are others here; the message names them.
@@ -36,12 +36,14 @@ def join(message: Message, context: Context) -> Message:
     """
     client, settings = _number(context), run_settings(context.run_config)
     there = json.loads(message.content["config"]["terms"])
-    here = terms(settings, settings.load_data())
-    if context.node_config.get("own-images"):
+    data, own_images = settings.load_data(), context.node_config.get("own-images")
+    here = terms(settings, data)
+    if own_images:
         here["training images"] = there.get("training images")
     if found := differences(here, there):
         raise FsslError(f"Client {client} has other terms: {found}. Give both sides the same package and images.")
-    return Message(RecordDict({"metrics": MetricRecord({"client": client})}), reply_to=message)
+    images = len(data.train) if own_images else len(settings.divide(data)[client])
+    return Message(RecordDict({"metrics": MetricRecord({"client": client, "images": images})}), reply_to=message)
 
 
 @app.train()

@@ -17,8 +17,9 @@ from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
 from fssl_core.flower.agreement import run_settings, terms
+from fssl_core.flower.replies import ReplyError, read_join
 from fssl_core.flower.strategy import AveragingStrategy
-from fssl_core.notices import notice
+from fssl_core.notices import notice, printable
 from fssl_core.paths import runs_root
 from fssl_core.training.averaging import AveragingTrainer
 
@@ -31,7 +32,11 @@ def main(grid: Grid, context: Context) -> None:
     config, settings, session = context.run_config, run_settings(context.run_config), Session()
     keep_freed_memory()
     trainer = AveragingTrainer(settings, settings.load_data(default_device()))
-    nodes = admit(grid, terms(settings, trainer.data), settings.clients, float(config.get("wait", 300)))
+    nodes, images = admit(grid, terms(settings, trainer.data), settings.clients, float(config.get("wait", 300)))
+    for client, count in images.items():
+        if count != trainer.images[client]:
+            notice(f"client {client} says that it has {count} images of its own, and counts for as many.")
+            trainer.images[client] = count
     strategy = AveragingStrategy(trainer, nodes)
     with repeatable_kernels():
         first, timeout = ArrayRecord(trainer.shared.state_dict(0)), float(config.get("timeout", 3600))
@@ -41,12 +46,15 @@ def main(grid: Grid, context: Context) -> None:
     run.folder = runs_root() / "flower" / str(context.run_id)  # apart from what one process computes and finds again
     write_json(run.folder / "settings.json", settings.as_dict())
     trainer.write(run)
-    write_json(run.folder / "provenance.json", session.record() | {"lost_clients": strategy.lost})
+    write_json(
+        run.folder / "provenance.json",
+        session.record() | {"lost_clients": strategy.lost, "refused_replies": strategy.refused},
+    )
     write_json(run.folder / "summary.json", summary)
     notice(f"stored in {run.folder}")
 
 
-def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> dict[int, int]:
+def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> tuple[dict[int, int], dict[int, int]]:
     """Wait for the SuperNodes, and let each agree to the terms.
 
     Args:
@@ -55,10 +63,10 @@ def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> dict
         wait: seconds.
 
     Returns:
-        by client, its node.
+        by client, its node and the number of its images.
 
     Raises:
-        FsslError: too few came, one has other terms, or two have the same number.
+        FsslError: too few came, one has other terms or none that can be read, or two have the same number.
     """
     deadline = time.monotonic() + wait
     while len(ids := list(grid.get_node_ids())) < clients:
@@ -70,14 +78,18 @@ def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> dict
         time.sleep(0.5)
     content = RecordDict({"config": ConfigRecord({"terms": json.dumps(shared)})})
     nodes: dict[int, int] = {}
+    images: dict[int, int] = {}
     for reply in grid.send_and_receive([Message(content, node, MessageType.QUERY) for node in ids], timeout=wait):
         if reply.has_error():
-            raise FsslError(f"A client cannot take part: {reply.error.reason}")
-        client = int(reply.content["metrics"]["client"])
+            raise FsslError(f"A client cannot take part: {printable(reply.error.reason)}")
+        try:
+            client, count = read_join(reply.content, clients)
+        except ReplyError as error:
+            raise FsslError(f"SuperNode {reply.metadata.src_node_id} cannot take part: {error}.") from error
         if client in nodes:
             raise FsslError(f"Two SuperNodes have partition-id={client}: give each client a number of its own.")
-        nodes[client] = reply.metadata.src_node_id
+        nodes[client], images[client] = reply.metadata.src_node_id, count
     if len(nodes) < clients:
         missing = ", ".join(str(client) for client in range(clients) if client not in nodes)
         raise FsslError(f"No answer from client {missing} within {wait:g} seconds.")
-    return nodes
+    return nodes, images

@@ -1,8 +1,9 @@
 """The Strategy: the engine's choice of clients, its table of weights, its record of a round.
 
 A client that has not answered within the timeout, or whose process or SuperNode is gone, is dropped for good with a
-line on stderr; steps and averages go on with the others. What a client itself reports (a loss that is not finite, say)
-ends the run, as it does in one process.
+line on stderr; steps and averages go on with the others. One that reports an error, or whose reply cannot be used
+(another shape, values that are not finite, another number of images than it has joined with), is left out of that round
+with a line on stderr, and asked again in the next ones. Where nobody's reply can be used the run ends.
 """
 
 from collections.abc import Iterable
@@ -11,10 +12,12 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from torch import Tensor
 
 from fssl_core.errors import FsslError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.notices import notice
+from fssl_core.flower.replies import ReplyError, read_training
+from fssl_core.notices import notice, printable, say
 from fssl_core.training.averaging import AveragingTrainer
 
 RAISED = (1, 2)  # Flower's codes of an app that cannot be loaded, and of one that raised an error
@@ -29,12 +32,14 @@ class AveragingStrategy(Strategy):
 
     Attributes:
         lost: by client, the round in which it was lost.
+        refused: by client, the rounds in which its reply was not used.
     """
 
     def __init__(self, trainer: AveragingTrainer, nodes: dict[int, int]) -> None:
         self.trainer = trainer
         self.nodes = dict(nodes)
         self.lost: dict[int, int] = {}
+        self.refused: dict[int, list[int]] = {}
         self._asked: list[int] = []  # clients of this round, in the order in which they were drawn
 
     def summary(self) -> None:
@@ -59,38 +64,48 @@ class AveragingStrategy(Strategy):
         """The new global model, and the engine's figures of the round with the kNN accuracy.
 
         Raises:
-            FsslError: a client failed, or none is left.
+            FsslError: no client's reply can be used.
         """
         trainer, answers = self.trainer, self._answers(server_round, replies)
         trainer.trained = ClientMatrix(trainer.global_model(), len(answers))
-        for place, (client, content) in enumerate(answers.items()):
-            trainer.trained.row_module(place).load_state_dict(content["arrays"].to_torch_state_dict())
-            row = dict(content["metrics"])
-            trainer.images[client] = row.pop("images")
-            trainer.rows.append(row)
+        for place, (client, (state, figures)) in enumerate(answers.items()):
+            trainer.trained.row_module(place).load_state_dict(state)
+            trainer.rows.append(figures)
             for block in trainer.uploads(client):
                 trainer.ledger.send(block, "parameters", "up", torch.tensor([client]))
         trainer.close_round(torch.tensor(list(answers)))
         return ArrayRecord(trainer.shared.state_dict(0)), MetricRecord(trainer.metrics[-1])
 
-    def _answers(self, server_round: int, replies: Iterable[Message]) -> dict[int, RecordDict]:
-        """By client, in the order in which they were asked, what those sent who are not lost."""
-        clients = {node: client for client, node in self.nodes.items()}
-        arrived: dict[int, RecordDict] = {}
+    def _answers(self, server_round: int, replies: Iterable[Message]) -> dict[int, tuple[dict[str, Tensor], dict]]:
+        """By client, in the order in which they were asked, models and figures of those whose reply can be used."""
+        clients = {self.nodes[client]: client for client in self._asked}
+        due = self.trainer.shared.state_dict(0)
+        used: dict[int, tuple[dict[str, Tensor], dict]] = {}
+        problems: dict[int, str] = {}
         for reply in replies:
-            client = clients.get(reply.metadata.src_node_id)
-            if not reply.has_error():
-                arrived[client] = reply.content
-            elif reply.error.code in RAISED:
-                raise FsslError(f"Client {client} failed in round {server_round}: {reply.error.reason}")
-        for client in self._asked:
-            if client not in arrived:
-                self.lost[client] = server_round
-                del self.nodes[client]
-                notice(f"client {client} is lost in round {server_round}: it is gone, or did not answer in time.")
-        if not arrived:
-            raise FsslError(f"No client answered in round {server_round}; the training cannot go on.")
-        return {client: arrived[client] for client in self._asked if client in arrived}
+            client = clients.pop(reply.metadata.src_node_id, None)  # one reply counts
+            if client is None:
+                continue
+            if reply.has_error() and reply.error.code not in RAISED:
+                clients[reply.metadata.src_node_id] = client  # it has not answered
+            elif reply.has_error():
+                problems[client] = f"Client {client} failed in round {server_round}: {printable(reply.error.reason)}"
+            else:
+                try:
+                    used[client] = read_training(reply.content, due, int(self.trainer.images[client]))
+                except ReplyError as error:
+                    problems[client] = f"The reply of client {client} in round {server_round} cannot be used: {error}."
+        for client in clients.values():
+            self.lost[client] = server_round
+            del self.nodes[client]
+            notice(f"client {client} is lost in round {server_round}: it is gone, or did not answer in time.")
+        for client, problem in problems.items():
+            self.refused.setdefault(client, []).append(server_round)
+            say(f"{problem} The round goes on without it.")
+        if not used:
+            why = " ".join(["", *problems.values()])
+            raise FsslError(f"No client answered in round {server_round}; the training cannot go on.{why}")
+        return {client: used[client] for client in self._asked if client in used}
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

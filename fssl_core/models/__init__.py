@@ -50,6 +50,7 @@ def build_backbone(
     image_size: int = 32,
     channels: int = 3,
     generator: torch.Generator | None = None,
+    values: bool = True,
 ) -> Backbone:
     """A backbone on the CPU with its first values.
 
@@ -61,6 +62,7 @@ def build_backbone(
         image_size: side of an image in pixels; chooses the stem of a ResNet, and the patches of a transformer.
         channels: channels of an image.
         generator: source of the first values, on the CPU; without one, always the same values.
+        values: False: shapes only, on the device "meta", which takes no memory however wide the model is.
 
     Raises:
         SettingError: naming the argument that cannot be used.
@@ -73,6 +75,9 @@ def build_backbone(
     check_range("image_size", image_size, low=1)
     check_range("channels", channels, low=1)
     make = partial(ARCHITECTURES[name], width=width, norm=norm, image_size=image_size, channels=channels)
+    if not values:
+        with torch.device("meta"):
+            return make()
     if name not in VITS:
         backbone = build(make, generator)
         _check_layers(name, backbone)

@@ -7,11 +7,15 @@ from torch import Tensor
 
 from fssl_core.data.datasets import Dataset, digest
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
-from fssl_core.errors import DataError, FsslError
+from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.network.handshake import read_welcome, versions
+from fssl_core.network.keys import ClientKeys, check_keys
+from fssl_core.network.limits import GIB, MEMORY, load_own, own_settings
 from fssl_core.network.messages import Layout, Message, ProtocolError, check_layout, layout
 from fssl_core.network.remote_clients import MODELS
 from fssl_core.network.sockets import GOODBYE, ConnectionLostError, Link
+from fssl_core.notices import printable
+from fssl_core.settings import check_range
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_clients import SplitClients
 
@@ -20,15 +24,26 @@ def join_split(
     address: str,
     *,
     client: int | None = None,
+    keys: ClientKeys | None = None,
+    insecure: bool = False,
+    data: str | None = None,
+    memory: float = MEMORY,
     wait: float = 60.0,
     timeout: float = 10.0,
     joined: Callable[[int, SplitSettings], None] = lambda client, settings: None,
 ) -> int:
     """Take part in a federation as one client, until its end.
 
+    The server gets answers to what the protocol knows, and where there is none the word ``refused``: why is said here.
+
     Args:
         address: of the server, ``tcp://HOST:PORT``.
-        client: the number to take; None: the lowest that is free.
+        client: the number to take; None: that of the key, else the lowest that is free.
+        keys: of this client (:func:`fssl_core.network.keys.client_keys`). None: nothing is encrypted, and nobody knows
+            who the server is.
+        insecure: None are wanted for an address of another machine either.
+        data: the data set that this client trains on, whatever the server says; None: an embedded one.
+        memory: GiB that the server's settings and messages may take here.
         wait: seconds until the server must have answered.
         timeout: seconds of silence after which the server is lost.
         joined: called with number and settings when the server has let this client in.
@@ -37,17 +52,26 @@ def join_split(
         the client's number.
 
     Raises:
-        FsslError: the server cannot be reached, refused this client, stopped, or was lost; or the images are not
-            those that the server has.
+        FsslError: the server cannot be reached, refused this client, stopped, or was lost; its settings take more
+            memory than is allowed; or the images are not those that the server has.
     """
-    link = Link(address, timeout)
+    check_keys("ADDRESS", address, keys, insecure)
+    check_range("memory", memory, 0.001)
+    if keys is not None and client not in (None, keys.client):
+        raise SettingError("--client", client, f"{keys.client}, whose key this is")
+    wanted = client if keys is None else keys.client
+    link = Link(address, timeout, keys, int(memory * GIB))
     goodbye = GOODBYE
     try:
-        link.send(Message("hello", {"versions": versions(), "client": client}))
+        link.send(Message("hello", {"versions": versions(), "client": wanted}))
         number, settings, expected = read_welcome(link.receive(wait))
+        if not 0 <= number < settings.clients or wanted not in (None, number):
+            raise ProtocolError(f"The server made this client number {number} of {settings.clients}.")
+        settings = own_settings(settings, data)
         joined(number, settings)
         keep_freed_memory()
-        member = Member(settings, number, _same_images(settings, expected))
+        member = Member(settings, number, _same_images(settings, expected, memory))
+        link.expect_models()
         link.send(Message("ready"))
         with repeatable_kernels():
             _answer_all(member, link)
@@ -55,16 +79,15 @@ def join_split(
         goodbye = 0.0
         raise
     except BaseException as error:
-        reason = str(error) if isinstance(error, FsslError) else f"it stopped with {type(error).__name__}: {error}"
-        link.send(Message("leaving", {"reason": reason.rstrip(": ")}))
+        link.send(Message("leaving", {"reason": "interrupted" if isinstance(error, KeyboardInterrupt) else "refused"}))
         raise
     finally:
         link.close(goodbye)
     return number
 
 
-def _same_images(settings: SplitSettings, expected: str) -> Dataset:
-    data = settings.load_data(default_device())
+def _same_images(settings: SplitSettings, expected: str, memory: float) -> Dataset:
+    data = load_own(settings, memory, default_device())
     if digest(data) != expected:
         raise DataError(
             f"The training images of {settings.dataset} here ({len(data.train)}) are not those of the server: copy the "
@@ -80,7 +103,8 @@ def _answer_all(member: "Member", link: Link) -> None:
             case "finished":
                 return
             case "stopped" | "refused":
-                raise FsslError(f"The server ended the training for this client: {message.fields.get('reason')}.")
+                reason = printable(message.fields.get("reason"))
+                raise FsslError(f"The server ended the training for this client: {reason}.")
         for answer in member.answer(message):
             link.send(answer)
 

@@ -7,6 +7,9 @@
 
 Every process loads the whole data set and takes the share of its own number from the partition. This simulates a
 device that has its own images; nothing but the number and the settings decides which they are.
+
+With keys a client has the number of its key. Where it joins again before the training begins, because its process was
+started anew, its new connection takes the place of the old one.
 """
 
 import json
@@ -18,9 +21,9 @@ from typing import Any
 import fssl_core
 from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.network.messages import Message, ProtocolError, encode
-from fssl_core.network.peers import Peers
-from fssl_core.notices import say
+from fssl_core.network.messages import Message, ProtocolError
+from fssl_core.network.peers import Arrived, Peers
+from fssl_core.notices import printable, say
 from fssl_core.settings import check_types as check_settings
 from fssl_core.training.split import SplitSettings
 
@@ -60,6 +63,7 @@ def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> 
     """
     welcome = {"settings": settings.as_dict(), "data": digest(data)}
     deadline = time.monotonic() + wait
+    joined: dict[int, float] = {}  # when
     ready: set[int] = set()
     while len(ready) < settings.clients:
         if time.monotonic() > deadline:
@@ -68,39 +72,55 @@ def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> 
                 f"{len(ready)} of {settings.clients} clients were ready within {wait:g} seconds; missing: {missing}. "
                 f"Start them with `fssl join-split ADDRESS`, or allow more time with --wait."
             )
+        for client in set(peers.members) - ready:
+            if time.monotonic() > joined[client] + peers.deadline:
+                peers.lose(client, f"it joined and was not ready within {peers.deadline:g} seconds", tell=True)
         arrived = peers.next(list(peers.members))
         ready &= peers.members.keys()
         if arrived is None:
             continue
-        client, identity, message = arrived
+        client = arrived.client
         if client is None:
-            _examine(peers, identity, message, settings.clients, welcome)
-        elif message.kind == "ready":
+            welcomed = _examine(peers, arrived, settings.clients, welcome)
+            if welcomed is not None:
+                joined[welcomed] = time.monotonic()
+                ready.discard(welcomed)
+        elif arrived.message.kind == "ready" and client not in ready:
             ready.add(client)
             say(f"client {client} is ready ({len(ready)} of {settings.clients}).")
         else:
-            peers.lose(client, f"it sent {message.kind[:100]!r} instead of 'ready'", tell=True)
+            peers.lose(client, f"it sent {arrived.message.kind[:100]!r} instead of 'ready'", tell=True)
+            ready.discard(client)
     peers.training = True
 
 
-def _examine(peers: Peers, identity: bytes, message: Message, clients: int, welcome: dict[str, Any]) -> None:
-    """Welcome the sender of a first message, or say why not."""
+def _examine(peers: Peers, arrived: Arrived, clients: int, welcome: dict[str, Any]) -> int | None:
+    """Welcome the sender of a first message, or say why not; returns its number."""
+    message, owner = arrived.message, arrived.owner
     theirs, ours, number = message.fields.get("versions"), versions(), message.fields.get("client")
     free = [client for client in range(clients) if client not in peers.members]
     if message.kind != "hello":
         reason = f"its first message is {message.kind[:100]!r} instead of 'hello'"
     elif theirs != ours:
-        reason = f"it has {json.dumps(theirs)[:300]}, the server has {json.dumps(ours)}; install the same version"
+        reason = f"it has {json.dumps(theirs)[:200]}, the server has {json.dumps(ours)}; install the same version"
     elif number is not None and (type(number) is not int or not 0 <= number < clients):
         reason = f"there is no client {str(number)[:100]}: they are numbered from 0 to {clients - 1}"
-    elif not free or number not in (None, *free):
+    elif owner is not None and (owner >= clients or number not in (None, owner)):
+        reason = f"its key is that of client {owner}, not of client {number}: there are {clients}, from 0"
+    elif owner is None and (not free or number not in (None, *free)):
         reason = f"client {number} is there already" if free else f"all {clients} clients are there already"
     else:
-        client = free[0] if number is None else number
-        if peers.reply(identity, encode(Message("welcome", {"client": client, **welcome}))):
-            peers.members[client] = identity
-        return
-    peers.refuse(identity, reason)
+        if owner is None:
+            client = free[0] if number is None else number
+        else:
+            client = owner
+            if client in peers.members:
+                peers.lose(client, "it joined again", tell=True)
+        if peers.welcome(client, arrived.identity, Message("welcome", {"client": client, **welcome})):
+            return client
+        return None
+    peers.refuse(arrived.identity, reason)
+    return None
 
 
 def read_welcome(message: Message) -> tuple[int, SplitSettings, str]:
@@ -116,5 +136,5 @@ def read_welcome(message: Message) -> tuple[int, SplitSettings, str]:
             check_types(values)
             return client, SplitSettings(**values), expected
         case Message("refused" | "stopped", {"reason": str(reason)}):
-            raise FsslError(f"The server refused this client: {reason}.")
+            raise FsslError(f"The server refused this client: {printable(reason)}.")
     raise ProtocolError(f"The server sent {message.kind[:100]!r} instead of a welcome.")

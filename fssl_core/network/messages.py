@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fssl_core.errors import FsslError
+from fssl_core.federation.received import unusable
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -105,6 +106,18 @@ def check_layout(message: Message, expected: Layout) -> None:
         if found.get(name) != expected.get(name):
             got, due = (_words(side.get(name)) for side in (found, expected))
             raise ProtocolError(f"{message.kind!r} has {name[:100]!r} as {got} where {due} is due")
+
+
+def check_values(message: Message) -> None:
+    """Raise :class:`ProtocolError` unless all values are such that one can go on computing with them."""
+    if reason := unusable(message.tensors):
+        raise ProtocolError(f"{message.kind!r} has {reason}")
+
+
+def due_bytes(expected: Layout) -> int:
+    """The most that a message with these tensors has in all of its frames."""
+    payload = sum(dtype.itemsize * prod(shape) for dtype, shape in expected.values())
+    return payload + 256 * (1 + len(expected))  # of the header, type and shape of a tensor and a name are far less
 
 
 def _words(described: tuple[torch.dtype, tuple[int, ...]] | None) -> str:

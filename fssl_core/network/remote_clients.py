@@ -6,24 +6,49 @@ hold. They are brought up to date when clients upload their models, and when the
 
 A client that is lost leaves the federation for good: its rows disappear, steps and averages go on with the others, and
 who takes part in an epoch is drawn from those that are left. Where nobody of an epoch is left, others take their place.
+
+How far each client has moved from what all had last is logged at every synchronisation, and who has moved much farther
+than the others is named. Nobody is dropped for it: uneven clients move unevenly, and such a client is for a person to
+judge.
 """
 
 import copy
+import math
+from statistics import median
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import FsslError
+from fssl_core.errors import FsslError, NonFiniteLossError
 from fssl_core.federation.clients import ClientForward, ClientMatrix
 from fssl_core.federation.participation import sample_clients
 from fssl_core.network.messages import Layout, Message
 from fssl_core.network.peers import Peers
+from fssl_core.notices import say
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_clients import SplitClients
 
 MODELS = {"parameters": "online", "momentum_parameters": "momentum"}  # what crosses as which purpose
 PURPOSES = {model: purpose for purpose, model in MODELS.items()}
+OUTLIER = 10  # times the median of the others
+
+
+def layouts(settings: SplitSettings, client: nn.Module, data: Dataset) -> tuple[Layout, Layout]:
+    """What a client's activations and its model have to look like.
+
+    Args:
+        client: the first layers; used with an empty image.
+    """
+    s, images = settings, data.train.images
+    count = s.client_batch * (2 if s.both_views else 1)  # views * batch
+    with torch.no_grad(), s.autocast(images.device):
+        blank = torch.zeros(1, *images.shape[1:], dtype=s.dtype, device=images.device)
+        latents = copy.deepcopy(client).eval()(blank)
+    state = {name: (value.dtype, tuple(value.shape)) for name, value in client.state_dict().items()}
+    return {"activations": (latents.dtype, (count, *latents.shape[1:]))}, state
 
 
 class RemoteClients(SplitClients):
@@ -40,20 +65,12 @@ class RemoteClients(SplitClients):
         super().__init__(settings, client, data)
         self.peers = peers
         self._client = client
-        self._latents = self._layout_of_latents()
-        self._state: Layout = {
-            name: (block.dtype, tuple(block.shape[1:])) for name, block in self.online.blocks.items()
-        }
+        activations, self._state = layouts(settings, client, data)
+        self._latents = activations["activations"]
         self._current = True  # the rows here are the clients' models
-
-    def _layout_of_latents(self) -> Layout:
-        """What a client's activations have to look like, found with empty images."""
-        s, images = self.settings, self.data.train.images
-        count = s.client_batch * (2 if s.both_views else 1)  # views * batch
-        with torch.no_grad(), s.autocast(images.device):
-            blank = torch.zeros(1, *images.shape[1:], dtype=s.dtype, device=images.device)
-            latents = copy.deepcopy(self._client).eval()(blank)
-        return latents.dtype, (count, *latents.shape[1:])
+        self._common = {name: _on_cpu(client.state_dict()) for name in PURPOSES}  # what all had last
+        self._outliers: set[int] = set()  # named already
+        self._norms: list[dict[str, Any]] = []
 
     @property
     def matrices(self) -> dict[str, tuple[ClientMatrix, ClientMatrix]]:
@@ -107,7 +124,16 @@ class RemoteClients(SplitClients):
         return activations, others[0].to(activations.device) if others else activations
 
     def backward(self, gradient: Tensor) -> None:
-        """Send each client the gradient of its activations."""
+        """Send each client the gradient of its activations.
+
+        Raises:
+            NonFiniteLossError: it is none. What clients answered is finite, so that this is nobody's fault.
+        """
+        if not gradient.isfinite().all():
+            raise NonFiniteLossError(
+                f"the loss is nan at step {self._step} of epoch {self._epoch + 1}, or its gradient. Lower "
+                f"learning_rate={self.settings.learning_rate}."
+            )
         for client, part in zip(self.sampled.tolist(), gradient, strict=True):
             self.peers.send([client], Message("gradients", tensors={"gradients": part}))
         self._forget_lost()
@@ -117,13 +143,38 @@ class RemoteClients(SplitClients):
     def upload(self, name: str) -> ClientMatrix:
         purpose = PURPOSES[name]
         answers = self._ask(Message("upload", {"purpose": purpose}), {purpose: self._state})
-        self._fill(name, [answer[purpose].tensors for answer in answers])
+        states = [answer[purpose].tensors for answer in answers]
+        self._log_norms(name, states)
+        self._fill(name, states)
         return self.matrices[name][1]
 
     def receive(self, name: str, state: dict[str, Tensor]) -> None:
         self.peers.send(self.members.tolist(), Message(PURPOSES[name], tensors=state))
         super().receive(name, state)
+        self._common[name] = _on_cpu(state)
         self._forget_lost()
+
+    def _log_norms(self, name: str, states: list[dict[str, Tensor]]) -> None:
+        """Log how far each client has moved, and name who has moved much farther than the others."""
+        moved = {
+            client: _distance(state, self._common[name])
+            for client, state in zip(self.sampled.tolist(), states, strict=True)
+        }
+        where = {"epoch": self._epoch + 1, "step": self._step, "purpose": PURPOSES[name]}
+        self._norms += [{**where, "client": client, "norm": norm} for client, norm in moved.items()]
+        for client, norm in moved.items():
+            others = [value for other, value in moved.items() if other != client]
+            if others and norm > OUTLIER * median(others) and client not in self._outliers:
+                self._outliers.add(client)
+                say(
+                    f"client {client} is an outlier: its {PURPOSES[name]} moved by {norm:.3g} until step {self._step} "
+                    f"of epoch {self._epoch + 1}, the others' by {median(others):.3g} (median). It is not said again."
+                )
+
+    def norms(self) -> pd.DataFrame:
+        """Euclidean distance of what each client uploaded to what all had last: by epoch, step (from 1), purpose and
+        client."""
+        return pd.DataFrame(self._norms, columns=["epoch", "step", "purpose", "client", "norm"])
 
     def misalignment(self) -> Tensor:
         if not self._current:
@@ -171,3 +222,12 @@ class RemoteClients(SplitClients):
         self.online, self.momentum = self._copy(self.online, rows), self._copy(self.momentum, rows)
         sampled = self.sampled[torch.isin(self.sampled, self.members)]
         self._take_part(sampled if len(sampled) else self._draw())
+
+
+def _on_cpu(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+
+
+def _distance(state: dict[str, Tensor], common: dict[str, Tensor]) -> float:
+    """Of two models: the Euclidean norm of their difference."""
+    return math.hypot(*(torch.linalg.vector_norm(value - common[name]).item() for name, value in state.items()))

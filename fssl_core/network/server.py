@@ -13,9 +13,10 @@ from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
 from fssl_core.network.handshake import admit, check_types
-from fssl_core.network.messages import Message
+from fssl_core.network.keys import ServerKeys, check_keys
+from fssl_core.network.messages import Message, due_bytes
 from fssl_core.network.peers import Peers
-from fssl_core.network.remote_clients import RemoteClients
+from fssl_core.network.remote_clients import RemoteClients, layouts
 from fssl_core.notices import say
 from fssl_core.settings import check_range
 from fssl_core.training.checkpoint import full_disk_explained
@@ -30,6 +31,7 @@ class Served:
         trainer: with the models, the tables and the ledger.
         summary: as of the same run in one process.
         wire: bytes of the frames that were sent and received, see :meth:`fssl_core.network.peers.Peers.traffic`.
+        norms: how far clients moved, see :meth:`fssl_core.network.remote_clients.RemoteClients.norms`.
         lost: of the clients that were lost, by number, why.
         provenance: versions, device, seconds and memory of the server process.
     """
@@ -37,6 +39,7 @@ class Served:
     trainer: SplitTrainer
     summary: dict[str, Any]
     wire: pd.DataFrame
+    norms: pd.DataFrame
     lost: dict[int, str]
     provenance: dict[str, Any]
 
@@ -45,8 +48,11 @@ def serve_split(
     settings: SplitSettings,
     *,
     bind: str = "tcp://127.0.0.1:5555",
+    keys: ServerKeys | None = None,
+    insecure: bool = False,
     wait: float = 300.0,
     timeout: float = 10.0,
+    deadline: float = 120.0,
     progress: Callable[..., None] = lambda done, total, **figures: None,
 ) -> Served:
     """Train a federation whose clients are other processes (:func:`fssl_core.network.client.join_split`).
@@ -59,8 +65,12 @@ def serve_split(
     Args:
         settings: of the run; every client gets them from here.
         bind: where to listen; port ``*`` for any that is free.
+        keys: of the server and its clients (:func:`fssl_core.network.keys.server_keys`). None: nothing is encrypted,
+            and anybody can join.
+        insecure: None are wanted where other machines reach this address either.
         wait: seconds until all clients must have joined.
         timeout: seconds of silence after which a client is lost.
+        deadline: seconds after which a client is lost that has not answered, alive or not.
         progress: called as ``progress(done, total, **figures)`` after each epoch.
 
     Raises:
@@ -70,20 +80,28 @@ def serve_split(
     check_types({"pretrained_client": settings.pretrained_client})
     check_range("wait", wait, 0)
     check_range("timeout", timeout, 0.1, 3600)
+    check_range("deadline", deadline, 0.1)
+    check_keys("--bind", bind, keys, insecure)
+    if keys is not None and len(keys.clients) < settings.clients:
+        raise SettingError("--keys", f"keys of {len(keys.clients)} clients", f"those of {settings.clients} clients")
     keep_freed_memory()
     session = Session()
     data = settings.load_data(default_device())
     client = settings.build_model(data)[0]
-    with Peers(bind, timeout) as peers:
+    largest = max(due_bytes({name: tensor}) for due in layouts(settings, client, data) for name, tensor in due.items())
+    with Peers(bind, timeout, deadline, keys, largest) as peers:
         clients = RemoteClients(settings, client, data, peers)
         trainer = SplitTrainer(settings, data, clients=clients)
-        say(f"waiting for {settings.clients} clients at {peers.address}")
+        whom = f"{settings.clients} clients" if keys is None else f"{settings.clients} clients with their keys"
+        say(f"waiting for {whom} at {peers.address}")
+        if keys is None and not insecure:
+            say("no keys: whoever uses this machine can join; between machines make some with `fssl keys`.")
         admit(peers, settings, data, wait)
         with repeatable_kernels():
             trainer.train(progress)
             peers.dismiss(Message("finished"))
             summary = trainer.summary()
-    return Served(trainer, summary, peers.traffic(), peers.lost, session.record())
+    return Served(trainer, summary, peers.traffic(), clients.norms(), peers.lost, session.record())
 
 
 def claim_folder(folder: Path, settings: SplitSettings) -> None:
@@ -107,5 +125,6 @@ def store(served: Served, folder: Path) -> None:
     with full_disk_explained(folder):
         served.trainer.write(run)
         run.write_table("wire", served.wire)
+        run.write_table("norms", served.norms)
         write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
         write_json(folder / "summary.json", served.summary)

@@ -7,29 +7,46 @@ of its own, so a peer may compute for as long as it likes.
 
 import contextlib
 import errno
+import math
+import time
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.network.messages import MAX_FRAME, Message, ProtocolError, decode, encode
+from fssl_core.network.keys import ClientKeys, ServerKeys
+from fssl_core.network.messages import MAX_FRAME, MAX_HEADER, Message, ProtocolError, decode, encode
+from fssl_core.network.meter import Meter
 
 ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
+LOOK = 0.1  # seconds between two looks whether the connection is still there
+SMALL = 1 << 16  # bytes of a message without tensors
+ENCRYPTION = 1 << 10  # bytes, and more than CurveZMQ adds to a frame
+FAILED = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the server does not know the key of this client",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "one side uses keys and the other does not, or they are not of one set",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "one side uses keys and the other does not, or they are not of one set",
+}
 
 
-def new_socket(context: zmq.Context, kind: int, timeout: float) -> zmq.Socket:
-    """A socket with heartbeats and limits.
+def new_socket(
+    context: zmq.Context, kind: int, timeout: float, largest: int, keys: ServerKeys | ClientKeys | None
+) -> zmq.Socket:
+    """A socket with heartbeats, limits and keys.
 
     Args:
         kind: ``zmq.ROUTER`` or ``zmq.DEALER``.
         timeout: seconds of silence after which the other side is lost.
+        largest: bytes of the largest frame that is ever due.
+        keys: None: connections are neither encrypted nor authenticated.
     """
     socket = context.socket(kind)
     milliseconds = int(1000 * timeout)
     socket.heartbeat_ivl = milliseconds // 4
     socket.heartbeat_timeout = socket.heartbeat_ttl = milliseconds
-    socket.maxmsgsize = MAX_FRAME
+    socket.maxmsgsize = max(largest, MAX_HEADER) + ENCRYPTION
+    if keys is not None:
+        keys.put_on(socket)
     socket.sndhwm = socket.rcvhwm = 0  # never blocks: each side waits for the other after a few messages anyway
     socket.linger = int(1000 * GOODBYE)
     return socket
@@ -55,29 +72,35 @@ class Link:
 
     Args:
         address: of the server, ``tcp://HOST:PORT``.
-        timeout: as for :func:`new_socket`.
+        timeout, keys: as for :func:`new_socket`.
+        memory: bytes that a message may have once this client has joined.
 
     Raises:
         SettingError: the address is none.
     """
 
-    def __init__(self, address: str, timeout: float) -> None:
+    def __init__(self, address: str, timeout: float, keys: ClientKeys | None = None, memory: int = MAX_FRAME) -> None:
         self.address = address
+        self._memory, self._most = memory, MAX_HEADER
+        self._connection = -1  # as a file descriptor
         self._context = zmq.Context()
-        self._socket = new_socket(self._context, zmq.DEALER, timeout)
+        self._socket = new_socket(self._context, zmq.DEALER, timeout, min(memory, MAX_FRAME), keys)
+        self._meter = Meter(self._socket)
         try:
             self._socket.connect(address)
         except zmq.ZMQError as error:
-            self._context.destroy(linger=0)
+            self.close(0)
             raise explained(error, "ADDRESS", address) from error
-        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._poller = zmq.Poller()
-        for socket in (self._socket, self._monitor):
-            self._poller.register(socket, zmq.POLLIN)
+
+    def expect_models(self) -> None:
+        """From now on messages may have tensors."""
+        self._most = self._memory
+        self._meter.allow(self._connection, self._memory)
 
     def send(self, message: Message) -> None:
-        """Send, or queue where the server is not there yet."""
-        self._socket.send_multipart(encode(message))
+        """Send, or queue where the server is not there yet; where it is lost nothing happens, and receiving says so."""
+        with contextlib.suppress(zmq.Again):
+            self._socket.send_multipart(encode(message), zmq.NOBLOCK)
 
     def receive(self, wait: float | None = None) -> Message:
         """The next message that is not a ``ping``.
@@ -89,30 +112,47 @@ class Link:
             ConnectionLostError: the connection is lost, or nothing came in time.
             ProtocolError: the server sent something that is no message.
         """
+        deadline = math.inf if wait is None else time.monotonic() + wait
         while True:
-            ready = dict(self._poller.poll(None if wait is None else 1000 * wait))
-            if not ready:
+            ended = self._meter.ended
+            if self._socket.poll(min(1000 * LOOK, max(0, 1000 * (deadline - time.monotonic())))):
+                message = self._next()
+                if message.kind != "ping":
+                    return message
+            elif ended is not None:  # and what was sent before that has been read
+                raise self._why(*ended)
+            elif time.monotonic() > deadline:
                 raise ConnectionLostError(
                     f"No server answered at {self.address} within {wait:g} seconds. Is `fssl serve-split` running "
                     "there, and is the port open?"
                 )
-            if self._socket in ready:  # first: what was sent before the connection closed
-                try:
-                    message = decode([frame.buffer for frame in self._socket.recv_multipart(copy=False)])
-                except ProtocolError as error:
-                    raise ProtocolError(f"The server at {self.address} is not understood: {error}.") from error
-                if message.kind != "ping":
-                    return message
-            else:
-                recv_monitor_message(self._monitor)
-                raise ConnectionLostError(
-                    f"The connection to the server at {self.address} is lost: it ended, or the network between failed."
-                )
+
+    def _next(self) -> Message:
+        frames = self._socket.recv_multipart(copy=False)
+        size = sum(map(len, frames))
+        self._connection = frames[0].get(zmq.SRCFD)
+        self._meter.allow(self._connection, size)
+        try:
+            if size > self._most:
+                raise ProtocolError(f"it sent {size:,} bytes where at most {self._most:,} are allowed")
+            return decode([frame.buffer for frame in frames])
+        except ProtocolError as error:
+            raise ProtocolError(f"The server at {self.address} is not understood: {error}.") from error
+
+    def _why(self, event: int, cut: bool) -> FsslError:
+        if cut:
+            return ProtocolError(f"The server at {self.address} sent more than --memory allows.")
+        if event in FAILED:
+            return ConnectionLostError(
+                f"The server at {self.address} closed the connection before anything was said: {FAILED[event]}. Give "
+                "both sides --keys with files of one `fssl keys`."
+            )
+        return ConnectionLostError(
+            f"The connection to the server at {self.address} is lost: it ended, or the network between failed."
+        )
 
     def close(self, linger: float) -> None:
         """Close; what was sent has ``linger`` seconds to leave."""
-        self._socket.disable_monitor()
-        with contextlib.suppress(zmq.ZMQError):
-            self._monitor.close()
+        self._meter.close()
         self._socket.close(int(1000 * linger))
         self._context.term()

@@ -2,16 +2,23 @@
 
 import contextlib
 import os
+import pickle
+import re
 import shutil
 import socket
+import stat
 import subprocess
+import sys
 import sysconfig
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
+from cryptography import x509
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.store import Run
@@ -19,7 +26,7 @@ from fssl_core.training.averaging import AveragingTrainer
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fssl-core[flower]'")
 
-from flwr.app import Context, Error, Message, MessageType, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from fssl_core.flower import client, server
@@ -51,6 +58,7 @@ class Nodes:
 
     def __init__(self, nodes: dict[int, Context], silent: dict[int, int] | None = None) -> None:
         self.nodes, self.silent = nodes, silent or {}
+        self.spoil: dict[tuple[int, int], Callable] = {}  # by client and round, what happens to its answer
         self.sent: list[tuple[int, Message]] = []  # by client, its answers in training
 
     def get_node_ids(self):
@@ -67,6 +75,8 @@ class Nodes:
             return None
         try:
             reply = client.app(message, self.nodes[node])
+            if training and (spoil := self.spoil.get((node - 100, message.content["config"]["server-round"]))):
+                spoil(reply)
         except Exception as error:  # as Flower's process of a client does it
             return Message(Error(2, str(error)), reply_to=message)
         if training:
@@ -211,6 +221,169 @@ def test_a_client_with_its_own_images_trains_on_all_of_them_and_counts_for_as_ma
         torch.testing.assert_close(values[-1], expected)
 
 
+# ---------------------------------------------------------------- replies that cannot be used
+
+
+def replaced(reply: Message, name: str, change) -> None:
+    """One array of the model in a reply, changed."""
+    state = {key: value.clone() for key, value in reply.content["arrays"].to_torch_state_dict().items()}
+    state[name] = change(state[name])
+    reply.content["arrays"] = ArrayRecord(state)
+
+
+def first_name(reply: Message) -> str:
+    return next(iter(reply.content["arrays"]))
+
+
+def with_value(value: float):
+    def spoil(reply: Message) -> None:
+        def change(tensor):
+            tensor.view(-1)[0] = value
+            return tensor
+
+        replaced(reply, first_name(reply), change)
+
+    return spoil
+
+
+def with_metric(name: str, value):
+    def spoil(reply: Message) -> None:
+        reply.content["metrics"][name] = value
+
+    return spoil
+
+
+def without(record: str, name: str | None = None):
+    def spoil(reply: Message) -> None:
+        if name is None:
+            del reply.content[record]
+        else:
+            del reply.content[record][name or first_name(reply)]
+
+    return spoil
+
+
+def as_bytes(data: bytes):
+    def spoil(reply: Message) -> None:
+        array = reply.content["arrays"][first_name(reply)]
+        reply.content["arrays"][first_name(reply)] = Array(array.dtype, array.shape, array.stype, data)
+
+    return spoil
+
+
+def metrics_as_model(reply: Message) -> None:
+    reply.content["arrays"] = MetricRecord(dict.fromkeys(reply.content["arrays"], 1.0))
+
+
+BAD_REPLIES = {
+    "nan": (with_value(float("nan")), "values in '.*' that are not finite"),
+    "inf": (with_value(float("-inf")), "values in '.*' that are not finite"),
+    "huge": (with_value(1e30), "not finite or beyond"),
+    "shape": (lambda r: replaced(r, first_name(r), lambda value: value[None]), r"is torch.float32 \[1, .*\] where"),
+    "smaller": (lambda r: replaced(r, first_name(r), lambda value: value[:1]), r"is torch.float32 \[1, .*\] where"),
+    "type": (lambda r: replaced(r, first_name(r), lambda value: value.int()), r"is torch.int32 .* where torch.float32"),
+    "larger": (lambda r: replaced(r, first_name(r), lambda value: value.repeat(99, 99, 1, 1)), "bytes where at most"),
+    "missing": (without("arrays", ""), "is missing"),
+    "extra": (lambda r: r.content["arrays"].update(extra=Array(np.ones(1))), "'extra' is not part of the model"),
+    "no model": (without("arrays"), "its arrays are missing"),
+    "no figures": (without("metrics"), "its metrics are missing"),
+    "metrics as model": (metrics_as_model, "its arrays are missing"),
+    "pickle": (as_bytes(pickle.dumps([1, 2])), "its model cannot be read"),
+    "object array": (as_bytes(b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'shape': (1,)}"), "cannot be read"),
+    "no bytes": (as_bytes(b""), "its model cannot be read"),
+    "images 0": (with_metric("images", 0), "it counts 0 images and has joined with"),
+    "images -5": (with_metric("images", -5), "it counts -5 images and has joined with"),
+    "images 1e9": (with_metric("images", 10**9), "it counts 1000000000 images and has joined with"),
+    "images nan": (with_metric("images", float("nan")), "it counts nan images"),
+    "no images": (without("metrics", "images"), "it counts None images"),
+    "loss nan": (with_metric("loss", float("nan")), "its figure 'loss' is 'nan' where a finite number is due"),
+    "loss list": (with_metric("loss", [1.0, 2.0]), "its figure 'loss' is"),
+    "no loss": (without("metrics", "last_epoch_loss"), "its figures are not those of a round"),
+    "figure": (with_metric("\x1b]0;owned\x07\nfssl: fine", 1.0), "its figure"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "reason"), BAD_REPLIES.values(), ids=BAD_REPLIES.keys())
+def test_a_reply_that_cannot_be_used_is_left_out_of_its_round(spoil, reason, capsys):
+    """The oracle: client 0 alone makes the first round, whose average is then its model."""
+    config = SMALL | {"method": "FedAvg", "rounds": 2}
+    grid = nodes(config)
+    grid.spoil = {(1, 1): spoil}
+    run = served(config, grid)
+    assert [number for number, _ in grid.sent] == [0, 1, 0, 1]  # and client 1 is asked again
+    assert run.provenance["refused_replies"] == {"1": [1]}
+    assert run.provenance["lost_clients"] == {}
+    said = capsys.readouterr().err
+    assert re.search(f"The reply of client 1 in round 1 cannot be used: .*{reason}.*The round goes on without it", said)
+    assert all(character.isprintable() or character in "\r\n" for character in said)
+    models, first = run.tensors("models"), grid.sent[0][1].content["arrays"].to_torch_state_dict()
+    assert all(torch.equal(models[name][1], value) for name, value in first.items())
+    assert models[next(iter(first))].isfinite().all()
+    assert run.table("metrics")["loss"][0] == pytest.approx(grid.sent[0][1].content["metrics"]["loss"])
+    table = run.table("traffic").set_index(["epoch", "client"])["parameters_up"]
+    assert table[1, 1] == 0 < table[1, 0] == table[2, 1]
+
+
+def test_one_bad_reply_among_many_changes_nothing_for_the_others():
+    """Three clients, of which one is spoiled in every round: the models are those of the two others."""
+    config = SMALL | {"method": "FedAvg", "rounds": 1, "clients": 3}
+    grid = nodes(config)
+    grid.spoil = {(2, 1): with_value(float("nan"))}
+    run = served(config, grid)
+    counts = [reply.content["metrics"]["images"] for _, reply in grid.sent]
+    models = [reply.content["arrays"].to_torch_state_dict() for _, reply in grid.sent]
+    for name, values in run.tensors("models").items():
+        expected = (counts[0] * models[0][name] + counts[1] * models[1][name]) / (counts[0] + counts[1])
+        torch.testing.assert_close(values[-1], expected)
+
+
+def test_an_error_of_one_client_leaves_it_out_of_the_round(capsys):
+    config = SMALL | {"method": "FedAvg", "rounds": 2}
+    grid = nodes(config)
+    grid.spoil = {(0, 2): lambda reply: 1 / 0}
+    run = served(config, grid)
+    assert run.provenance["refused_replies"] == {"0": [2]}
+    assert "Client 0 failed in round 2: division by zero The round goes on without it" in capsys.readouterr().err
+    assert len(run.table("metrics")) == 2
+
+
+def test_where_no_reply_can_be_used_the_run_ends_and_says_why():
+    config = SMALL | {"method": "FedAvg", "rounds": 2}
+    grid = nodes(config)
+    grid.spoil = {(client, 2): with_value(float("nan")) for client in (0, 1)}
+    with pytest.raises(FsslError, match=r"No client answered in round 2; .* of client 0 .* of client 1"):
+        served(config, grid)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({"client": 7, "images": 3}, "its number is 7 where one from 0 to 1 is due"),
+        ({"client": -1, "images": 3}, "its number is -1 where"),
+        ({"client": 1.0, "images": 3}, r"its number is 1\.0 where"),
+        ({"client": 1, "images": 0}, "it has 0 images where a number from 1"),
+        ({"client": 1, "images": 10**15}, "it has 1000000000000000 images where"),
+        ({"client": 1}, "it has None images where"),
+        (None, "its metrics are missing"),
+    ],
+)
+def test_who_joins_with_something_else_than_a_number_and_its_images_is_refused(metrics, reason):
+    grid = nodes(SMALL)
+    honest = grid.answer
+
+    def answer(message):
+        reply = honest(message)
+        if message.metadata.dst_node_id == 101:
+            del reply.content["metrics"]
+            if metrics is not None:
+                reply.content["metrics"] = MetricRecord(metrics)
+        return reply
+
+    grid.answer = answer
+    with pytest.raises(FsslError, match=f"SuperNode 101 cannot take part: {reason}"):
+        served(SMALL, grid)
+
+
 # ---------------------------------------------------------------- Flower's own processes
 
 
@@ -233,37 +406,110 @@ def free_ports(count: int) -> list[int]:
         return [probe.getsockname()[1] for probe in probes]
 
 
-@pytest.mark.timeout(1200)  # a busy machine; half a minute on an idle one
-def test_a_server_and_two_clients_on_the_loopback(tmp_path, monkeypatch):
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
+
+
+@contextlib.contextmanager
+def superlink(folder: Path, keys: Path | None):
+    """A SuperLink on the loopback, and the options of a SuperNode for it. ``here`` is its name for ``flwr``."""
+    (link,) = free_ports(1)
+    address, home = f"127.0.0.1:{link}", folder / "flower-home"
+    if keys is None:
+        options, trust, connection = ("--insecure",), ("--insecure",), "insecure = true"
+    else:
+        options = ("--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt")
+        options += ("--ssl-keyfile", keys / "server.key", "--enable-supernode-auth")
+        trust, connection = ("--root-certificates", keys / "ca.crt"), f'root-certificates = "{keys / "ca.crt"}"'
+    home.mkdir()
+    (home / "config.toml").write_text(f'[superlink.here]\naddress = "{address}"\n{connection}\n')
+    log = (folder / "log").open("w")
+    options += ("--port", str(link), "--disable-runtime-dependency-installation")
+    with log, process("flower-superlink", *map(str, options), stdout=log, stderr=log):
+        while not listening(link):
+            time.sleep(0.1)
+        yield ("--superlink", address, *map(str, trust))
+
+
+@contextlib.contextmanager
+def supernode(folder: Path, number: int, *options: str):
+    (port,) = free_ports(1)
+    arguments = (*options, "--port", str(port), "--node-config", f"partition-id={number}")
+    with (folder / f"log-{number}").open("w") as log, process("flower-supernode", *arguments, stdout=log, stderr=log):
+        yield folder / f"log-{number}"
+
+
+def flwr(*arguments: str) -> str:
+    """What a command of Flower printed."""
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with process("flwr", *arguments, **piped) as started:
+        return started.communicate(timeout=900)[0]
+
+
+@pytest.fixture
+def flower(tmp_path, monkeypatch) -> Path:
+    """A folder for Flower's own files and an app that remembers something between rounds."""
     monkeypatch.setenv("PATH", sysconfig.get_path("scripts") + os.pathsep + os.environ["PATH"])
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flower-home"))
     monkeypatch.setenv("FLWR_SUPEREXEC_TASK_POLL_INTERVAL", "0.1")  # seconds
-    config = SMALL | {"wait": 600, "keep-velocity": True}  # so that clients have something to remember
-    app = tmp_path / "app"
-    shutil.copytree(Path(__file__).parents[2] / "examples" / "flower", app)
-    with (app / "pyproject.toml").open("a") as file:
+    shutil.copytree(EXAMPLE, tmp_path / "app")
+    with (tmp_path / "app" / "pyproject.toml").open("a") as file:
         file.write("probe-every = 0\nprobe-epochs = 0\nkeep-velocity = true\n")
-    link, *ports = free_ports(3)
-    address = f"127.0.0.1:{link}"
-    (tmp_path / "flower-home").mkdir()
-    (tmp_path / "flower-home" / "config.toml").write_text(f'[superlink.here]\naddress = "{address}"\ninsecure = true\n')
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory) -> Path:
+    """The folder that the example's script makes."""
+    folder = tmp_path_factory.mktemp("keys") / "keys"
+    subprocess.run([sys.executable, str(EXAMPLE / "keys.py"), str(folder), "--clients", "2"], check=True)
+    return folder
+
+
+@pytest.mark.timeout(1200)  # a busy machine; half a minute on an idle one
+@pytest.mark.parametrize("secure", [False, True], ids=["insecure", "keys"])
+def test_a_server_and_two_clients_on_the_loopback(flower, secure, request):
+    config = SMALL | {"wait": 600, "keep-velocity": True}  # so that clients have something to remember
+    keys = request.getfixturevalue("keys") if secure else None
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context((tmp_path / "log").open("w"))
-        silent = {"stdout": log, "stderr": log}
-        options = ("--insecure", "--port", str(link), "--disable-runtime-dependency-installation")
-        stack.enter_context(process("flower-superlink", *options, **silent))
-        for number, port in enumerate(ports):
-            options = ("--insecure", "--superlink", address, "--port", str(port))
-            node = ("--node-config", f"partition-id={number}")
-            stack.enter_context(process("flower-supernode", *options, *node, **silent))
-        while not listening(link):
-            time.sleep(0.1)
-        arguments = ("run", str(app), "here", "--stream")
-        piped = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        out, _ = stack.enter_context(process("flwr", *arguments, **piped)).communicate(timeout=900)
-    runs = list((tmp_path / "flower").iterdir())
+        options = stack.enter_context(superlink(flower, keys))
+        for number in range(2):
+            own = ()
+            if secure:
+                assert "registered successfully" in flwr("supernode", "register", f"{keys}/client-{number}.pub", "here")
+                own = ("--auth-supernode-private-key", f"{keys}/client-{number}")
+            stack.enter_context(supernode(flower, number, *options, *own))
+        out = flwr("run", str(flower / "app"), "here", "--stream")
+    runs = list((flower / "flower").iterdir())
     assert len(runs) == 1, out
     assert_same_as_in_one_process(stored(config, runs[0].name))
+
+
+@pytest.mark.timeout(1200)  # a busy machine; half a minute on an idle one
+def test_a_supernode_without_a_registered_key_is_refused(flower, keys):
+    strange = keys / "client-1"
+    with superlink(flower, keys) as options:
+        assert "registered successfully" in flwr("supernode", "register", f"{keys}/client-0.pub", "here")
+        for number, own in enumerate(((), ("--auth-supernode-private-key", str(strange)))):
+            with supernode(flower, number, *options, *own) as log:
+                wait_for(
+                    lambda log=log: re.search("not allowed|disabled|denied|failed|error|401|403", log.read_text(), re.I)
+                )
+        assert "online" not in flwr("supernode", "list", "here").lower()
+
+
+def wait_for(condition: Callable, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_the_keys_of_the_example_are_for_their_owner_only_and_never_overwritten(keys):
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keys.iterdir()} == {0o600}
+    again = subprocess.run([sys.executable, str(EXAMPLE / "keys.py"), str(keys), "--clients", "2"], capture_output=True)
+    assert again.returncode != 0
+    server = x509.load_pem_x509_certificate((keys / "server.crt").read_bytes())
+    server.verify_directly_issued_by(x509.load_pem_x509_certificate((keys / "ca.crt").read_bytes()))
 
 
 def listening(port: int) -> bool:

@@ -18,7 +18,7 @@ from fssl_core.network.client import Member, join_split
 from fssl_core.network.handshake import read_welcome, versions
 from fssl_core.network.messages import Message
 from fssl_core.network.server import Served, serve_split
-from fssl_core.network.sockets import Link
+from fssl_core.network.sockets import ConnectionLostError, Link
 from fssl_core.training.split import SplitSettings, SplitTrainer
 
 TINY = {
@@ -146,11 +146,13 @@ class Wire:
 
     Attributes:
         address: of the near end.
-        seen: bytes by direction.
+        seen: number of bytes by direction.
+        begun: the first bytes by direction.
     """
 
     def __init__(self, target: str) -> None:
         self.seen = {"up": 0, "down": 0}
+        self.begun = {"up": b"", "down": b""}
         self._target = port_of(target)
         self._open = threading.Event()
         self._open.set()
@@ -184,6 +186,7 @@ class Wire:
             while data := source.recv(1 << 16):
                 self._open.wait()
                 self.seen[direction] += len(data)
+                self.begun[direction] = (self.begun[direction] + data)[: 1 << 14]
                 sink.sendall(data)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
@@ -199,3 +202,71 @@ def connected(port: int) -> socket.socket:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
+
+
+# ---------------------------------------------------------------- those who mean harm
+
+
+def liar(address: str, number: int, alter: Callable[[Message], Message | None], **options) -> Callable[[], str]:
+    """A client that does its part, but what it answers goes through ``alter`` (None: it stays silent).
+
+    Returns:
+        the reason that the server gave when it ended this client, or an empty text.
+    """
+
+    def run() -> str:
+        link = Link(address, timeout=20, **options)
+        link.send(Message("hello", {"versions": versions(), "client": number}))
+        client, settings, _ = read_welcome(link.receive(60))
+        member = Member(settings, client, settings.load_data())
+        link.send(Message("ready"))
+        try:
+            while (message := link.receive()).kind not in ("refused", "stopped", "finished"):
+                for answer in member.answer(message):
+                    if (altered := alter(answer)) is not None:
+                        link.send(altered)
+            return str(message.fields.get("reason", ""))
+        except ConnectionLostError:
+            return "the connection closed"
+        finally:
+            link.close(0)
+
+    return run
+
+
+def spoiled(message: Message, value: float) -> Message:
+    """With one value of its last tensor replaced."""
+    tensors = {name: tensor.clone() for name, tensor in message.tensors.items()}
+    tensors[list(tensors)[-1]].view(-1)[-1] = value
+    return Message(message.kind, message.fields, tensors)
+
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)  # of ZMTP 3.0
+MORE, LONG, COMMAND = 1, 2, 4
+
+
+def frame(flags: int, body: bytes, claimed: int | None = None) -> bytes:
+    """One frame of ZMTP, which says that it is as long as ``claimed``."""
+    return bytes([flags | LONG]) + (len(body) if claimed is None else claimed).to_bytes(8, "big") + body
+
+
+def shaken(connection: socket.socket, kind: bytes) -> socket.socket:
+    """A plain connection after the handshake of ZMTP, as a socket of this kind."""
+    connection.sendall(GREETING)
+    ready = b"\x05READY" + b"\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind
+    connection.sendall(frame(COMMAND, ready))
+    connection.settimeout(PATIENCE)
+    heard = b""
+    while b"READY" not in heard:  # ZeroMQ takes what comes before for a breach of protocol
+        heard += connection.recv(1 << 10)
+    return connection
+
+
+def bytes_until_cut(connection: socket.socket, most: int) -> int:
+    """Send one message that does not end, until the other side closes; returns how much was sent."""
+    part, sent = frame(MORE, bytes(1 << 16)), 0
+    with contextlib.suppress(OSError):
+        while sent < most:
+            connection.sendall(part)
+            sent += len(part)
+    return sent

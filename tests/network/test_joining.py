@@ -98,7 +98,7 @@ def test_a_client_with_other_images_than_the_servers_goes_and_another_takes_its_
     served, (client,) = trained(tiny(clients=1), address, twice)
     client.result()
     assert served.lost == {}
-    assert "client 0 is gone before the start: The training images of digits" in capfd.readouterr().err
+    assert "client 0 is gone before the start: refused. Another" in capfd.readouterr().err
 
 
 def test_a_port_in_use_and_a_folder_in_use_are_errors(tmp_path):

@@ -119,7 +119,7 @@ def test_what_a_client_said_last_is_read_before_its_connection_is_missed():
     with Peers(free_address(), TIMEOUT) as peers:
         link = Link(peers.address, TIMEOUT)
         link.send(Message("hello"))
-        _, identity, _ = peers.next([])
+        identity = peers.next([]).identity
         peers.members[0], peers.training = identity, True
         link.send(Message("leaving", {"reason": "no power"}))
         link.close(PATIENCE)
@@ -161,8 +161,7 @@ def test_a_client_notices_that_the_server_died():
     with threads(joining(address, 0)) as (client,):
         peers = Peers(address, TIMEOUT)
         admit(peers, settings, settings.load_data(), wait=PATIENCE)
-        peers._socket.close(0)
-        peers._context.term()
+        peers._close(0)
         with pytest.raises(ConnectionLostError, match=f"The connection to the server at {address} is lost"):
             client.result(timeout=PATIENCE)
 

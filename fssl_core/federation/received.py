@@ -1,0 +1,20 @@
+"""What a member of a federation sends is looked at before anybody computes with it."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+LARGEST = 1e6  # no value that training gives is larger; sums of squares of such values are still finite
+
+
+def unusable(tensors: Mapping[str, Tensor]) -> str:
+    """Why nobody should go on computing with these tensors, none of which is empty; an empty text if one can.
+
+    One value that is not finite, or so large that a sum overflows, would spread to the models of all. This says nothing
+    about values that are wrong and of a usual size.
+    """
+    for name, value in tensors.items():
+        low, high = value.aminmax()  # NaN where one value is
+        if not (low >= -LARGEST and high <= LARGEST):
+            return f"values in {name[:100]!r} that are not finite or beyond {LARGEST:g}"
+    return ""
