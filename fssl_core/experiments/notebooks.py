@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ import pandas as pd
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.experiments.batch import Batch
+from fssl_core.experiments.progress import REPORT_SECONDS
 from fssl_core.paths import PROFILES, figures_root, project_root
 from fssl_core.settings import check_choice, check_range
 
@@ -151,8 +153,8 @@ def execute(
 ) -> pd.DataFrame:
     """Execute notebooks at a profile; one that fails does not stop the others.
 
-    Everything that can be checked is checked before the first one starts. A line on stderr tells of each notebook
-    that is done, with the error of one that failed.
+    Everything that can be checked is checked before the first one starts. Lines on stderr tell what there is to do,
+    how far the notebooks are, and of each that is done, with the error of one that failed.
 
     Args:
         ids: which notebooks, as for :func:`find_notebooks`.
@@ -199,16 +201,24 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
     """
     _papermill()
     processes: set[subprocess.Popen] = set()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as kernels, ThreadPoolExecutor(jobs) as pool:
-        environment = _environment(Path(kernels), jobs)
-        futures = [pool.submit(_execute_one, task, environment, processes) for task in tasks]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Batch(tasks, jobs, Path(folder))) as batch,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        environment = _environment(Path(folder), jobs)
+        futures = {
+            pool.submit(_execute_one, task, {**environment, **batch.environment(task)}, processes): task
+            for task in tasks
+        }
+        pending = set(futures)
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                outcome = future.result()
-                left = (time.monotonic() - began) / done * (len(tasks) - done)
-                _tell(outcome, f"[{done}/{len(tasks)}]", f", about {_duration(left)} left" if done < len(tasks) else "")
-                yield outcome
+            while pending:
+                done, pending = wait(pending, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
+                batch.update(futures[future] for future in pending if future.running())
+                for future in done:
+                    batch.tell(outcome := future.result())
+                    yield outcome
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes):
@@ -257,14 +267,6 @@ def _failure(executed: Path, stderr: str) -> str:
     return "\n".join(lines[-8:]) + where
 
 
-def _tell(outcome: Outcome, counter: str, left: str) -> None:
-    status = "failed after" if outcome.error else "done in"
-    line = f"{counter} {outcome.task.notebook.id} {status} {_duration(outcome.seconds)}{left}"
-    print(line, file=sys.stderr, flush=True)
-    if outcome.error:
-        print("  " + outcome.error.replace("\n", "\n  "), file=sys.stderr, flush=True)
-
-
 def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
     notebook, row = outcome.task.notebook, dict.fromkeys([*_CLAIMS, "figure"])
     path = notebook.record_path(profile)
@@ -298,10 +300,6 @@ def shown_path(path: Path) -> str:
     with suppress(ValueError):
         return str(path.relative_to(project_root()))
     return str(path)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _matches(notebook: Notebook, wanted: str) -> bool:

@@ -13,6 +13,7 @@ from nbformat import NotebookNode
 
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
 from fssl_core.files import atomic_write
+from fssl_core.notices import TRANSIENT
 from fssl_core.paths import PROFILES, project_root
 
 _METADATA = {
@@ -66,7 +67,7 @@ def warnings_in(executed: NotebookNode) -> list[str]:
 def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> NotebookNode:
     """The source notebook with the outputs of its execution, without anything that differs between two executions.
 
-    Dropped: timings, stderr (warnings and progress bars), widgets, papermill's and the editor's metadata, addresses
+    Dropped: timings, stderr (warnings), progress and notices, widgets, papermill's and the editor's metadata, addresses
     of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., random ids of
     styled tables are numbered, cells without an id get one from their source. Images stay as they are.
 
@@ -132,7 +133,7 @@ def _outputs(outputs: Sequence[NotebookNode], count: int | None, cell: int, root
                 kept[-1]["text"] += new["text"]
                 continue
         elif "data" in output:
-            if _WIDGET in output.data:
+            if _WIDGET in output.data or output.metadata == TRANSIENT:
                 continue
             new["data"] = {
                 kind: _plain(value, root) if isinstance(value, str) and not kind.startswith("image/") else value

@@ -6,7 +6,7 @@ The engines add their own.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ SCHEDULES = ("cosine", "constant")
 
 class TrainingSettings(Settings):
     """Settings of one training run, whatever the engine."""
+
+    progress_unit: ClassVar[str] = "epoch"  # what its trainer counts
 
     # Named here and no fields yet: every subclass has them, with its own defaults and in its own order.
     seed: int
@@ -179,6 +181,8 @@ class FederationSettings(TrainingSettings):
 
 class RoundSettings(FederationSettings):
     """Settings of a federation that trains in rounds: clients pass over their own images, then models are averaged."""
+
+    progress_unit: ClassVar[str] = "round"
 
     # Named here and no fields yet, as above.
     clients_per_round: int | None  # None: all

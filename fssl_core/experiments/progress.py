@@ -1,0 +1,409 @@
+"""How far runs are: one live display, where the user looks, that ends as one line.
+
+In a notebook it is one output of the cell, replaced in place. In a terminal it is two bars on stderr; in a log, a line
+now and then. A process that executes notebooks reads it from the file that ``$FSSL_PROGRESS`` names.
+"""
+
+import dataclasses
+import html
+import json
+import math
+import os
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tqdm import tqdm
+
+from fssl_core.errors import FsslError, Interrupted
+from fssl_core.experiments.durations import Durations, is_seed
+from fssl_core.files import write_json
+from fssl_core.notices import TRANSIENT, in_kernel, say
+
+DRAW_SECONDS = 0.25  # between two states that are shown
+START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
+REPORT_SECONDS = 0.5  # between two states that the process which executes notebooks may read
+LOG_SECONDS = 60.0  # between two lines where stderr is a file
+BAR = {"bar_format": "|{bar:16}| {desc}", "leave": False, "dynamic_ncols": True}  # a bar of tqdm, with our words
+
+
+@dataclass(frozen=True)
+class State:
+    """How far some runs are, in plain values.
+
+    Attributes:
+        runs: how many in all.
+        done: of them, with those that were stored.
+        title: of the run that is being computed; empty while there is none.
+        unit: of its steps.
+        step: the last one that is done.
+        steps: how many in all; 0 until the run has told.
+        figures: that it shows, by name.
+        left: seconds for all runs; ``None`` if unknown.
+        run_left: seconds for this run; ``None`` if unknown.
+    """
+
+    runs: int
+    done: int
+    title: str = ""
+    unit: str = "step"
+    step: int = 0
+    steps: int = 0
+    figures: dict[str, Any] = field(default_factory=dict)
+    left: float | None = None
+    run_left: float | None = None
+
+    def of_runs(self) -> str:
+        """All runs in a line."""
+        return joined(f"{self.done} of {plural(self.runs, 'run')}", time_left(self.left))
+
+    def of_run(self) -> str:
+        """The run in a line; what comes last is what a narrow terminal cuts off."""
+        figures = (f"{name} {_short(value)}" for name, value in self.figures.items())
+        return joined(self.title, self.of_steps(), time_left(self.run_left), ", ".join(figures))
+
+    def of_steps(self) -> str:
+        """For example ``epoch 3 of 40``."""
+        return f"{self.unit} {self.step} of {self.steps}" if self.steps else ""
+
+
+class Watched(Protocol):
+    """What is shown of a :class:`~fssl_core.experiments.store.Run`."""
+
+    settings: Any
+    checkpoint: Any
+    finished: bool
+    provenance: dict[str, Any] | None
+
+
+class Sweep:
+    """Runs that are computed one after the other, each perhaps with others first that it builds on.
+
+    Args:
+        runs: all of them.
+        rows: their settings, flat, in the same order.
+        varying: names of the settings that tell them apart.
+        durations: what they will take.
+        views: where they are shown.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Watched],
+        rows: Sequence[Mapping[str, Any]],
+        varying: Sequence[str],
+        durations: Durations,
+        views: Sequence["View"],
+    ) -> None:
+        self.runs, self.varying, self.durations, self.views = runs, varying, durations, views
+        # By key, in order: those that are neither finished nor being computed.
+        self.waiting = {run.settings.key: row for run, row in zip(runs, rows, strict=True) if not run.finished}
+        self.expected = {key: durations.expected(row) for key, row in self.waiting.items()}  # seconds
+        self.current: list[_Current] = []  # the run that is being computed, then one that it waits for, ...
+        self.began, self.drawn, self.computed = time.monotonic(), 0.0, 0
+        self.interrupted: Watched | None = None
+
+    @contextmanager
+    def run(self, run: Watched) -> Iterator[Callable[..., None]]:
+        """Show a run while the block computes it; the block gets what engines call as ``progress``."""
+        key, row = run.settings.key, self.waiting.get(run.settings.key)
+        if not self.current and row is not None:  # another process has finished those before it
+            for other in [*self.waiting][: [*self.waiting].index(key)]:
+                del self.waiting[other]
+        self.waiting.pop(key, None)
+        title = (title_of(row, self.varying) if row else "") or repr(run)
+        unit = getattr(run.settings, "progress_unit", "step")
+        self.current.append(_Current(title, unit, self.expected.get(key), of_sweep=row is not None))
+        self.draw(START_SECONDS)
+        try:
+            yield self._progress
+        except KeyboardInterrupt:
+            self.interrupted = self.interrupted or run
+            raise
+        finally:
+            self.current.pop()
+        if row is not None:
+            self.computed += 1
+            self.durations.add(row, run.provenance["seconds"])
+            self.expected = {key: self.durations.expected(row) for key, row in self.waiting.items()}
+
+    def draw(self, pause: float = DRAW_SECONDS) -> None:
+        """Show the state, unless the last one was shown less than ``pause`` seconds ago."""
+        now = time.monotonic()
+        if now - self.drawn >= pause:
+            self.drawn = now
+            state = self.state(now)
+            for view in self.views:
+                view.draw(state)
+
+    def state(self, now: float) -> State:
+        """How far the runs are."""
+        done = len(self.runs) - len(self.waiting) - sum(current.of_sweep for current in self.current)
+        expected = [self.expected[key] for key in self.waiting]
+        if not self.current:
+            return State(len(self.runs), done, left=None if None in expected else sum(expected))
+        outer, inner = self.current[0], self.current[-1]
+        left, run_left = outer.left(now), inner.left(now)
+        if left is not None:
+            whole = now - outer.began + left
+            left += sum(whole if seconds is None else seconds for seconds in expected)
+        title = " › ".join(current.title for current in self.current)
+        return State(len(self.runs), done, title, inner.unit, inner.step, inner.steps, inner.figures, left, run_left)
+
+    def close(self) -> None:
+        """Leave the one line that stays."""
+        for view in reversed(self.views):
+            view.close(self.outcome())
+
+    def outcome(self) -> str:
+        """What became of the runs, in a line."""
+        left = sum(not _finished(run) for run in self.runs)
+        stored, took = len(self.runs) - self.computed - left, duration(time.monotonic() - self.began)
+        runs = plural(len(self.runs), "run")
+        if stored == len(self.runs):
+            return f"{runs}, stored already"
+        if self.computed == len(self.runs):
+            return f"{runs} computed in {took}"
+        words = [
+            f"{self.computed} computed in {took}" if self.computed else "",
+            f"{stored} {'was' if stored == 1 else 'were'} stored" if stored else "",
+            f"{left} {'is' if left == 1 else 'are'} left" if left else "",
+        ]
+        return f"{runs}: {', '.join(filter(None, words))}"
+
+    def advice(self) -> str:
+        """What to do after Ctrl-C."""
+        words = "interrupted; run again to continue"
+        if self.interrupted is None:
+            return words
+        resumes = "resumes from its last checkpoint" if self.interrupted.checkpoint.path.exists() else "starts again"
+        return f"{words} ({self.interrupted} {resumes})"
+
+    def _progress(self, done: int, total: int, /, **figures: Any) -> None:
+        self.current[-1].tell(done, total, figures)
+        self.draw()
+
+
+class _Current:
+    """A run that is being computed; ``expected`` seconds in all, if that is known."""
+
+    def __init__(self, title: str, unit: str, expected: float | None, *, of_sweep: bool) -> None:
+        self.title, self.unit, self.expected, self.of_sweep = title, unit, expected, of_sweep
+        self.began = time.monotonic()
+        self.first: tuple[int, float] | None = None  # step and moment when it told for the first time
+        self.step, self.steps, self.figures = 0, 0, {}
+
+    def tell(self, step: int, steps: int, figures: Mapping[str, Any]) -> None:
+        self.step, self.steps = step, steps
+        self.figures = {name: value.item() if hasattr(value, "item") else value for name, value in figures.items()}
+        self.first = self.first or (step, time.monotonic())  # a resumed run does not begin at 0
+
+    def left(self, now: float) -> float | None:
+        """Seconds: first as expected, at the end as its own steps say."""
+        start, since = self.first or (0, now)
+        expected = own = None
+        if self.expected is not None:
+            share = 1 - start / self.steps if self.steps else 1  # what was left when it was resumed
+            expected = max(0.0, self.expected * share - (now - self.began))
+        if self.step > start:
+            own = (now - since) / (self.step - start) * (self.steps - self.step)
+        if expected is None or own is None:
+            return expected if own is None else own
+        done = self.step / self.steps
+        return done * own + (1 - done) * expected
+
+
+_active: ContextVar[Sweep | None] = ContextVar("active", default=None)
+
+
+@contextmanager
+def watched(make: Callable[[], Sweep]) -> Iterator[Sweep]:
+    """The display of the runs that the block computes: a new one, or within a run that of this run.
+
+    Raises:
+        Interrupted: for a KeyboardInterrupt, in a Jupyter kernel; elsewhere it passes, and the advice goes to stderr.
+    """
+    if (outer := _active.get()) is not None:
+        yield outer
+        return
+    sweep = make()
+    token = _active.set(sweep)
+    try:
+        try:
+            sweep.draw()
+            yield sweep
+        finally:
+            _active.reset(token)
+            sweep.close()
+    except KeyboardInterrupt as interrupt:
+        if in_kernel():
+            raise Interrupted(sweep.advice()) from interrupt
+        say(sweep.advice())
+        raise
+
+
+# ---------------------------------------------------------------- where it is shown
+
+
+class View(Protocol):
+    """A place where states are shown."""
+
+    def draw(self, state: State) -> None: ...
+
+    def close(self, outcome: str) -> None: ...
+
+
+def views(*, show: bool) -> list[View]:
+    """Where this process shows how far it is."""
+    chosen: list[View] = []
+    if show:
+        chosen.append(_Cell() if in_kernel() else _Terminal() if sys.stderr.isatty() else _Log())
+    if path := os.environ.get("FSSL_PROGRESS"):
+        chosen.append(_Report(Path(path)))
+    return chosen
+
+
+class _Cell:
+    """One output of a notebook's cell."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4().hex
+        self.drawn = False
+
+    def draw(self, state: State) -> None:
+        lines = [(state.done, state.runs, state.of_runs())] if state.runs > 1 else []
+        if state.title:
+            lines.append((state.step, state.steps, state.of_run()))
+        markup = "".join(
+            f'<div><progress style="width: 12em; vertical-align: middle" {_value(done, total)}></progress> '
+            f"{html.escape(text)}</div>"
+            for done, total, text in lines
+        )
+        self._display({"text/html": markup, "text/plain": "\n".join(text for *_, text in lines)})
+
+    def close(self, outcome: str) -> None:
+        self._display({"text/plain": outcome})
+
+    def _display(self, data: dict[str, str]) -> None:
+        from IPython.display import display
+
+        display(data, raw=True, display_id=self.id, update=self.drawn, metadata=TRANSIENT)
+        self.drawn = True
+
+
+class _Terminal:
+    """Two bars, all runs and the current one, which go in the end."""
+
+    def __init__(self) -> None:
+        self.bars: list[tqdm] = []
+
+    def draw(self, state: State) -> None:
+        lines = [(state.done, state.runs, state.of_runs())] if state.runs > 1 else []
+        lines.append((state.step, state.steps, state.of_run()))
+        for position, (done, total, text) in enumerate(lines):
+            if position == len(self.bars):
+                self.bars.append(tqdm(initial=done, total=total, desc=text, position=position, **BAR))
+            bar = self.bars[position]
+            bar.n, bar.total = done, total or None
+            bar.set_description_str(text, refresh=True)
+
+    def close(self, outcome: str) -> None:
+        for bar in reversed(self.bars):
+            bar.close()
+        say(outcome)
+
+
+class _Log:
+    """Lines on stderr, few enough for a file."""
+
+    def __init__(self) -> None:
+        self.told = -math.inf
+
+    def draw(self, state: State) -> None:
+        if time.monotonic() - self.told >= LOG_SECONDS:
+            self.told = time.monotonic()
+            say(joined(state.of_runs() if state.runs > 1 else "", state.of_run()))
+
+    def close(self, outcome: str) -> None:
+        say(outcome)
+
+
+class _Report:
+    """A file for the process that executes the notebook; there is none while nothing is computed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.told = path, -math.inf
+
+    def draw(self, state: State) -> None:
+        if time.monotonic() - self.told >= REPORT_SECONDS:
+            self.told = time.monotonic()
+            with suppress(OSError):  # no reason to stop a training
+                write_json(self.path, dataclasses.asdict(state))
+
+    def close(self, outcome: str) -> None:
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def reported(path: Path) -> State | None:
+    """What another process tells in its file; ``None`` while it computes nothing."""
+    with suppress(OSError, ValueError):
+        return State(**json.loads(path.read_text(encoding="utf-8")))
+    return None
+
+
+# ---------------------------------------------------------------- words
+
+
+def title_of(row: Mapping[str, Any], varying: Sequence[str]) -> str:
+    """What a run differs in from the others: ``method MonAcoSFL, cut_layer 5, seed 0``."""
+    words: dict[str, Any] = {}
+    for name in sorted(varying, key=is_seed):  # seeds last
+        value, short = row.get(name), name.rpartition(".")[2]
+        if name == "kind" or value is None or len(str(value)) > 40:  # the settings of other runs are long
+            continue
+        words[short if words.get(short, value) == value else name] = value
+    return textwrap.shorten(", ".join(f"{name} {value}" for name, value in words.items()), 80, placeholder=" ...")
+
+
+def duration(seconds: float) -> str:
+    """For readers: ``42 s``, ``12 min``, ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def time_left(seconds: float | None) -> str:
+    """In words; nothing if it is unknown."""
+    return "" if seconds is None else f"about {duration(seconds)} left"
+
+
+def plural(count: int, word: str) -> str:
+    """For example ``1 run``, ``3 runs``."""
+    return f"{count:,} {word}" + ("" if count == 1 else "s")
+
+
+def joined(*words: str) -> str:
+    """What there is of them, in a line."""
+    return " · ".join(filter(None, words))
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _value(done: int, total: int) -> str:
+    return f'value="{done}" max="{total}"' if total else 'value="0"'
+
+
+def _finished(run: Watched) -> bool:
+    with suppress(FsslError):  # what is damaged is told elsewhere
+        return run.finished
+    return False
