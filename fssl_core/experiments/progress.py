@@ -31,6 +31,7 @@ DRAW_SECONDS = 0.25  # between two states that are shown
 START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
 REPORT_SECONDS = 0.5  # between two states that the process which executes notebooks may read
 LOG_SECONDS = 60.0  # between two lines where stderr is a file
+_LINE = "display: flex; align-items: center; gap: 0.7em; padding-left: 0.6em"  # a bar, and words that wrap beside it
 BAR = {"bar_format": "|{bar:16}| {desc}", "leave": False, "dynamic_ncols": True}  # a bar of tqdm, with our words
 
 
@@ -89,7 +90,7 @@ class Sweep:
     Args:
         runs: all of them.
         rows: their settings, flat, in the same order.
-        varying: names of the settings that tell them apart.
+        varying: names of the settings in which they differ.
         durations: what they will take.
         views: where they are shown.
     """
@@ -102,13 +103,14 @@ class Sweep:
         durations: Durations,
         views: Sequence["View"],
     ) -> None:
-        self.runs, self.varying, self.durations, self.views = runs, varying, durations, views
+        self.runs, self.durations, self.views = runs, durations, views
+        self.names = telling(rows, varying)
         # By key, in order: those that are neither finished nor being computed.
         self.waiting = {run.settings.key: row for run, row in zip(runs, rows, strict=True) if not run.finished}
         self.expected = {key: durations.expected(row) for key, row in self.waiting.items()}  # seconds
         self.current: list[_Current] = []  # the run that is being computed, then one that it waits for, ...
         self.began, self.drawn, self.computed = time.monotonic(), 0.0, 0
-        self.interrupted: Watched | None = None
+        self.interrupted = ""
 
     @contextmanager
     def run(self, run: Watched) -> Iterator[Callable[..., None]]:
@@ -118,14 +120,15 @@ class Sweep:
             for other in [*self.waiting][: [*self.waiting].index(key)]:
                 del self.waiting[other]
         self.waiting.pop(key, None)
-        title = (title_of(row, self.varying) if row else "") or repr(run)
+        title = (title_of(row, self.names) if row else "") or repr(run)
         unit = getattr(run.settings, "progress_unit", "step")
         self.current.append(_Current(title, unit, self.expected.get(key), of_sweep=row is not None))
-        self.draw(START_SECONDS)
+        self.draw(starting=True)
         try:
             yield self._progress
         except KeyboardInterrupt:
-            self.interrupted = self.interrupted or run
+            resumes = "resumes from its last checkpoint" if run.checkpoint.path.exists() else "starts again"
+            self.interrupted = self.interrupted or f"{title} {resumes}"  # the innermost
             raise
         finally:
             self.current.pop()
@@ -134,10 +137,10 @@ class Sweep:
             self.durations.add(row, run.provenance["seconds"])
             self.expected = {key: self.durations.expected(row) for key, row in self.waiting.items()}
 
-    def draw(self, pause: float = DRAW_SECONDS) -> None:
-        """Show the state, unless the last one was shown less than ``pause`` seconds ago."""
+    def draw(self, *, starting: bool = False) -> None:
+        """Show the state, unless one was shown a moment ago."""
         now = time.monotonic()
-        if now - self.drawn >= pause:
+        if now - self.drawn >= (START_SECONDS if starting else DRAW_SECONDS):
             self.drawn = now
             state = self.state(now)
             for view in self.views:
@@ -181,10 +184,7 @@ class Sweep:
     def advice(self) -> str:
         """What to do after Ctrl-C."""
         words = "interrupted; run again to continue"
-        if self.interrupted is None:
-            return words
-        resumes = "resumes from its last checkpoint" if self.interrupted.checkpoint.path.exists() else "starts again"
-        return f"{words} ({self.interrupted} {resumes})"
+        return f"{words} ({self.interrupted})" if self.interrupted else words
 
     def _progress(self, done: int, total: int, /, **figures: Any) -> None:
         self.current[-1].tell(done, total, figures)
@@ -282,8 +282,8 @@ class _Cell:
         if state.title:
             lines.append((state.step, state.steps, state.of_run()))
         markup = "".join(
-            f'<div><progress style="width: 12em; vertical-align: middle" {_value(done, total)}></progress> '
-            f"{html.escape(text)}</div>"
+            f'<div style="{_LINE}"><progress style="flex: none; width: 12em" {_value(done, total)}></progress>'
+            f"<span>{html.escape(text)}</span></div>"
             for done, total, text in lines
         )
         self._display({"text/html": markup, "text/plain": "\n".join(text for *_, text in lines)})
@@ -362,15 +362,23 @@ def reported(path: Path) -> State | None:
 # ---------------------------------------------------------------- words
 
 
-def title_of(row: Mapping[str, Any], varying: Sequence[str]) -> str:
-    """What a run differs in from the others: ``method MonAcoSFL, cut_layer 5, seed 0``."""
-    words: dict[str, Any] = {}
-    for name in sorted(varying, key=is_seed):  # seeds last
-        value, short = row.get(name), name.rpartition(".")[2]
-        if name == "kind" or value is None or len(str(value)) > 40:  # the settings of other runs are long
+def telling(rows: Sequence[Mapping[str, Any]], varying: Sequence[str]) -> list[str]:
+    """The settings that tell these runs apart, seeds last: one that follows from those before it says nothing."""
+    names: list[str] = []
+    for name in sorted(varying, key=is_seed):
+        if name == "kind" or any(len(str(row.get(name))) > 40 for row in rows):  # the settings of other runs are long
             continue
-        words[short if words.get(short, value) == value else name] = value
-    return textwrap.shorten(", ".join(f"{name} {value}" for name, value in words.items()), 80, placeholder=" ...")
+        with_it, without = (len({str([row.get(n) for n in each]) for row in rows}) for each in ([*names, name], names))
+        names += [name] if with_it > without else []
+    return names
+
+
+def title_of(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """A run by the settings in which it differs: ``method MonAcoSFL, cut_layer 5, seed 0``."""
+    last = [name.rpartition(".")[2] for name in names]
+    shown = (name if last.count(short) > 1 else short for name, short in zip(names, last, strict=True))
+    words = [f"{label} {row[name]}" for label, name in zip(shown, names, strict=True) if row.get(name) is not None]
+    return textwrap.shorten(", ".join(words), 80, placeholder=" ...")
 
 
 def duration(seconds: float) -> str:
@@ -381,8 +389,8 @@ def duration(seconds: float) -> str:
 
 
 def time_left(seconds: float | None) -> str:
-    """In words; nothing if it is unknown."""
-    return "" if seconds is None else f"about {duration(seconds)} left"
+    """In words; nothing if it is unknown, or if what is left has no measure: the evaluation after the last step."""
+    return "" if seconds is None or seconds < 0.5 else f"about {duration(seconds)} left"
 
 
 def plural(count: int, word: str) -> str:
