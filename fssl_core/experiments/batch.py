@@ -142,7 +142,7 @@ class Batch:
             words.append(
                 f"as recorded on {device or 'an unknown device'}"
                 if speed is None
-                else f"{speed:.1f} times the speed of the records' {device}"
+                else f"this machine is {speed:.1f} times as fast as the records' {device}"
             )
         names = {name for runs in self.runs.values() for name in runs}
         unnamed = len(self.records) - len(self.runs)

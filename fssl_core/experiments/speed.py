@@ -23,14 +23,14 @@ def relative_speed(device: str) -> float | None:
     return work_per_second() / REFERENCE[device]
 
 
-def work_per_second(seconds: float = SECONDS) -> float:
+def work_per_second() -> float:
     """Steps of a small convolution's training on one thread; the fastest, as others may use the machine as well."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         images = torch.linspace(-1, 1, 32 * 16 * 16 * 16).view(32, 16, 16, 16)
         weight = torch.linspace(-1, 1, 16 * 16 * 9).view(16, 16, 3, 3).requires_grad_()
-        fastest, end = float("inf"), time.perf_counter() + seconds
+        fastest, end = float("inf"), time.perf_counter() + SECONDS
         while (began := time.perf_counter()) < end:
             hidden = F.relu(F.conv2d(images, weight, padding=1)).flatten(1)  # [32, 4096]
             torch.autograd.grad((hidden @ hidden.T).sum(), weight)
