@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from fssl_core.experiments import progress
-from fssl_core.experiments.progress import BAR, State, duration, joined, plural, time_left
+from fssl_core.experiments import display
+from fssl_core.experiments.display import BAR, State, duration, joined, plural, time_left
 from fssl_core.experiments.speed import relative_speed
 from fssl_core.notices import say, tell
 from fssl_core.paths import runs_root
@@ -44,8 +44,8 @@ class Batch:
         }
         names = {name for runs in self.runs.values() for name in runs}
         self.stored = {name for name in names if (runs_root() / name / "summary.json").exists()}
-        devices = {record.get("device", "") for record in self.records.values()}
-        self.speeds = {device: relative_speed(device) for device in devices}
+        devices = dict.fromkeys(record.get("device", "") for record in self.records.values())
+        self.speeds = {device: relative_speed(device) for device in devices}  # None: unknown
         self.expected = self._expected()
         self.began: dict[str, float] = {}
         self.took: dict[str, float] = {}
@@ -64,7 +64,7 @@ class Batch:
         now = time.monotonic()
         for task in running:
             self.began.setdefault(task.notebook.id, now)
-        shown = {id: progress.reported(self.files[id]) for id in self._running()}
+        shown = {id: display.reported(self.files[id]) for id in self._running()}
         if self.bars:
             words = f"{len(self.took)} of {plural(len(self.tasks), 'notebook')}"
             rows = [(len(self.took) / len(self.tasks), joined(words, time_left(self.left())))]
@@ -72,7 +72,7 @@ class Batch:
             for bar, (share, text) in zip(self.bars, rows + [(0.0, "")] * len(self.bars), strict=False):
                 bar.total, bar.n = 1, share
                 bar.set_description_str(text)
-        elif now - self.logged >= progress.LOG_SECONDS:
+        elif now - self.logged >= display.LOG_SECONDS:
             self.logged = now
             for id, state in shown.items():
                 say(f"{id}: {_far(state, now - self.began[id])}")
@@ -106,7 +106,7 @@ class Batch:
             if seconds is None:
                 return None
             if id in self.began:
-                state = progress.reported(self.files[id])
+                state = display.reported(self.files[id])
                 seconds = max(seconds - (now - self.began[id]), (state and state.left) or 0.0)
             rest.append(seconds)
         return max(sum(rest) / self.jobs, max(rest, default=0.0))

@@ -34,8 +34,9 @@ class Durations:
     def expected(self, row: Mapping[str, Any]) -> float | None:
         """Seconds for a run of the sweep; ``None`` where no run tells."""
         wanted = _encoded(row)
-        distances = [sum(wanted.get(n) != other.get(n) for n in self.varying) for other, _ in self.known]
-        nearest = [seconds for d, (_, seconds) in zip(distances, self.known, strict=True) if d == min(distances)]
+        distances = [sum(wanted.get(name) != other.get(name) for name in self.varying) for other, _ in self.known]
+        least = min(distances, default=0)
+        nearest = [self.known[place][1] for place, distance in enumerate(distances) if distance == least]
         return sum(nearest) / len(nearest) if nearest else None
 
     @staticmethod

@@ -25,7 +25,7 @@ import yaml
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.batch import Batch
-from fssl_core.experiments.progress import REPORT_SECONDS
+from fssl_core.experiments.display import REPORT_SECONDS
 from fssl_core.paths import PROFILES, figures_root, project_root
 from fssl_core.settings import check_choice, check_range
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from nbformat import NotebookNode
 
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
 from fssl_core.files import atomic_write
-from fssl_core.notices import TRANSIENT
+from fssl_core.notices import TRANSIENT, say
 from fssl_core.paths import PROFILES, project_root
 
 _METADATA = {
@@ -47,7 +46,7 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
             continue
         executed = _read(outcome.task.target)
         if warned := warnings_in(executed):  # dropped with stderr below, nobody would see it any more
-            print(f"fssl: {notebook.id} gives a warning, to be mended first: {warned[0]}", file=sys.stderr)
+            say(f"{notebook.id} gives a warning, to be mended first: {warned[0]}")
             failed.append(notebook.id)
             continue
         stored = normalised(_read(notebook.path), executed, root)

@@ -26,8 +26,9 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fssl_core.errors import FsslError
+from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
-from fssl_core.experiments.progress import Sweep, plural, views, watched
+from fssl_core.experiments.progress import Sweep, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write, write_json
 from fssl_core.notices import in_kernel, say, tell

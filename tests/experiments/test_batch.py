@@ -13,7 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
 from fssl_core.experiments import batch as module
-from fssl_core.experiments import progress, speed
+from fssl_core.experiments import display, speed
 from fssl_core.experiments.batch import AROUND_SECONDS, TRUST_SECONDS, Batch
 from fssl_core.experiments.notebooks import Notebook, Outcome, Task, execute
 from fssl_core.experiments.refresh import normalised
@@ -132,8 +132,8 @@ def test_a_notebook_that_runs_tells_how_much_is_left(project, tmp_path):
     tasks = [task(project, "a", seconds=5)]
     batch = Batch(tasks, 1, tmp_path)
     batch.update(tasks)
-    state = progress.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
-    progress.write_json(batch.files["paper/a"], vars(state))
+    state = display.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
+    display.write_json(batch.files["paper/a"], vars(state))
     assert batch.left() == 240
     assert batch.environment(tasks[0]) == {"FSSL_PROGRESS": str(batch.files["paper/a"])}
 
@@ -148,8 +148,8 @@ def test_a_terminal_has_a_bar_for_each_notebook_that_runs(project, tmp_path, mon
     tasks = [task(project, name, seconds=50) for name in ("a", "b", "c")]
     with redirect_stderr(Terminal()) as terminal:
         batch = Batch(tasks, 2, tmp_path)
-        state = progress.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
-        progress.write_json(batch.files["paper/b"], vars(state))
+        state = display.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
+        display.write_json(batch.files["paper/b"], vars(state))
         batch.update(tasks[:2])
         batch.tell(Outcome(tasks[0], "", 12.0, time.time()))
         batch.update(tasks[1:])
@@ -199,7 +199,7 @@ def test_a_batch_tells_how_far_its_notebooks_are_before_they_are_done(project, m
 
     monkeypatch.setattr(module, "say", say)
     monkeypatch.setattr(module, "tell", told.append)
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(display, "LOG_SECONDS", 0.0)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), *filter(None, [os.environ.get("PYTHONPATH")])]))
     table = execute(jobs=2).set_index("artifact")
     assert told[0] == "2 notebooks at smoke, 2 at a time; no records say how long they take"

@@ -11,9 +11,11 @@ from typing import ClassVar
 import pytest
 
 from fssl_core.errors import SettingError
+from fssl_core.experiments import display
 from fssl_core.experiments import progress as module
+from fssl_core.experiments.display import State, duration, reported
 from fssl_core.experiments.durations import Durations
-from fssl_core.experiments.progress import State, duration, reported, telling, title_of
+from fssl_core.experiments.progress import telling, title_of
 from fssl_core.experiments.store import run, run_all
 from fssl_core.notices import TRANSIENT
 from fssl_core.settings import Settings
@@ -54,8 +56,13 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def every_state(monkeypatch):
     """All states are shown, however fast they follow each other."""
-    for pause in ("DRAW_SECONDS", "START_SECONDS", "REPORT_SECONDS", "LOG_SECONDS"):
-        monkeypatch.setattr(module, pause, 0.0)
+    for where, pause in (
+        (module, "DRAW_SECONDS"),
+        (module, "START_SECONDS"),
+        (display, "REPORT_SECONDS"),
+        (display, "LOG_SECONDS"),
+    ):
+        monkeypatch.setattr(where, pause, 0.0)
 
 
 class Terminal(io.StringIO):
@@ -93,7 +100,7 @@ def test_a_terminal_shows_bars_with_names_and_keeps_one_line(monkeypatch, every_
 def test_a_file_gets_few_lines_and_no_carriage_return(capsys):
     run_all(sweep())
     shown = capsys.readouterr().err
-    assert re.fullmatch(r"fssl: 0 of 4 runs\nfssl: 4 runs computed in \d+ s\n", shown)
+    assert re.fullmatch(r"fssl: 0 of 4 runs · method plain, clients 5\nfssl: 4 runs computed in \d+ s\n", shown)
 
 
 def test_a_file_gets_a_line_now_and_then(capsys, every_state):
@@ -259,8 +266,8 @@ def test_a_resumed_run_has_less_left(monkeypatch):
 def test_another_process_can_read_how_far_it_is(tmp_path, monkeypatch, every_state):
     path, states = tmp_path / "state.json", []
     monkeypatch.setenv("FSSL_PROGRESS", str(path))
-    write = module.write_json
-    monkeypatch.setattr(module, "write_json", lambda *args: (write(*args), states.append(reported(path))))
+    write = display.write_json
+    monkeypatch.setattr(display, "write_json", lambda *args: (write(*args), states.append(reported(path))))
     run_all([Count(seed=0), Count(seed=11)], progress=False)
     last = states[-1]
     assert (last.runs, last.done, last.title, last.unit, last.step, last.steps) == (2, 1, "seed 11", "epoch", 3, 3)
