@@ -35,7 +35,7 @@ class Batch:
         self.files = {id: folder / f"{number}.json" for number, id in enumerate(self.tasks)}
         self.profile = next((task.parameters["profile"] for task in tasks if "profile" in task.parameters), "smoke")
         found = {id: task.notebook.record(self.profile) for id, task in self.tasks.items()}
-        self.records = {id: record for id, record in found.items() if record is not None}
+        self.records = {id: record for id, record in found.items() if record and "seconds" in record}
         # Names of the runs behind a record; other settings have other runs.
         self.runs = {
             id: record["runs"]
@@ -156,7 +156,7 @@ class Batch:
 def _far(state: State | None, seconds: float) -> str:
     """How far a notebook is, in words."""
     if state is None:
-        return f"for {duration(seconds)}"
+        return f"running for {duration(seconds)}"
     return joined(f"{state.done} of {plural(state.runs, 'run')}", state.of_steps(), time_left(state.left))
 
 

@@ -156,10 +156,10 @@ def test_a_terminal_has_a_bar_for_each_notebook_that_runs(project, tmp_path, mon
         batch.close()
     shown = terminal.getvalue()
     assert re.search(r"\| 0 of 3 notebooks · about \d min left", shown)
-    assert "| paper/a · for 0 s" in shown
+    assert "| paper/a · running for 0 s" in shown
     assert "| paper/b · 3 of 18 runs · epoch 12 of 40 · about 4 min left" in shown
     assert "[1/3] paper/a done in 12 s, about " in shown
-    assert "| paper/c · for 0 s" in shown
+    assert "| paper/c · running for 0 s" in shown
 
 
 def test_the_speed_of_this_machine_beside_that_of_a_record(monkeypatch):
