@@ -1,8 +1,30 @@
-"""What can go wrong, by name. Every message says the value, what was expected and what to do next."""
+"""What can go wrong, by name. Every message says the value, what was expected and what to do next.
+
+In a notebook the message is all that is shown, with the line that led to it: IPython asks ``_render_traceback_``.
+"""
+
+import linecache
+import traceback
 
 
 class FsslError(Exception):
     """Base of all errors that the kit raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        lines = [f"{type(self).__name__}: {self}"]
+        own = [at for at in traceback.walk_tb(self.__traceback__) if at[0].f_globals.get("__name__") == "__main__"]
+        if own:  # the user's code; all further frames are ours
+            frame, number = own[-1]
+            code = linecache.getline(frame.f_code.co_filename, number).strip()
+            lines.append(f"in line {number}: {code}")
+        return lines
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a notebook: one line where the frames would be, and the cells that follow do not run."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 class SettingError(FsslError, ValueError):

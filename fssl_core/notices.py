@@ -1,10 +1,11 @@
-"""Lines on stderr for what a user should know although nothing is wrong."""
+"""Lines for what a user should know although nothing is wrong: on stderr, or in the output of a notebook's cell."""
 
 import sys
 
 from tqdm import tqdm
 
 LONGEST = 300  # characters of what another machine said
+TRANSIENT = {"fssl": "transient"}  # metadata of outputs that are for whoever is watching: `fssl refresh` drops them
 
 _seen: set[str] = set()
 
@@ -23,5 +24,22 @@ def printable(text: object) -> str:
 
 
 def say(text: str) -> None:
-    """A line on stderr, above progress bars."""
-    tqdm.write(f"fssl: {text}", file=sys.stderr)
+    """A line that names its sender."""
+    tell(f"fssl: {text}")
+
+
+def tell(line: str) -> None:
+    """A line as it is: below a notebook's cell, or on stderr above progress bars."""
+    if in_kernel():  # not on stderr, which notebooks show as if something were wrong
+        from IPython.display import display
+
+        display({"text/plain": line}, raw=True, metadata=TRANSIENT)
+    else:
+        tqdm.write(line, file=sys.stderr)
+
+
+def in_kernel() -> bool:
+    """Whether a Jupyter kernel runs this code; IPython in a terminal is none."""
+    ipython = sys.modules.get("IPython")  # a kernel has imported it
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None) is not None

@@ -1,3 +1,8 @@
+import sys
+from types import SimpleNamespace
+
+import pytest
+
 from fssl_core import notices
 
 
@@ -8,3 +13,22 @@ def test_each_message_is_printed_once_to_stderr(capsys, monkeypatch):
     captured = capsys.readouterr()
     assert captured.err == "fssl: first\nfssl: second\n"
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "ipython",
+    [
+        None,  # not installed
+        SimpleNamespace(get_ipython=lambda: None),  # imported by something else
+        SimpleNamespace(get_ipython=lambda: SimpleNamespace()),  # IPython in a terminal
+    ],
+)
+def test_what_is_no_kernel(monkeypatch, ipython):
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert not notices.in_kernel()
+
+
+def test_a_kernel(monkeypatch):
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert notices.in_kernel()

@@ -52,6 +52,7 @@ class FineTuneSettings(TransferSettings):
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "epoch"
     measure: ClassVar[str] = "fine_tune"
 
     epochs: Count = 40

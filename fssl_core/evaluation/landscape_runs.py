@@ -34,6 +34,7 @@ class LandscapeSettings(Settings):
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "point"
 
     pretraining: Settings
     filter_normalise: bool = False  # which plane: Li et al., Section 4

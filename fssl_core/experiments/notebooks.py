@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ import pandas as pd
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.experiments.batch import Batch
+from fssl_core.experiments.display import REPORT_SECONDS
 from fssl_core.experiments.parameters import checked_value, refuse_unknown, stored_with
 from fssl_core.notices import say
 from fssl_core.paths import PROFILES, figures_root, project_root, records_root, shown_path
@@ -185,8 +188,8 @@ def execute(
 ) -> pd.DataFrame:
     """Execute notebooks at a profile; one that fails does not stop the others.
 
-    Everything that can be checked is checked before the first one starts. A line on stderr tells of each notebook
-    that is done, with the error of one that failed.
+    Everything that can be checked is checked before the first one starts. Lines on stderr tell what there is to do,
+    how far the notebooks are, and of each that is done, with the error of one that failed.
 
     Args:
         ids: which notebooks, as for :func:`find_notebooks`.
@@ -232,16 +235,24 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
     """
     _papermill()
     processes: set[subprocess.Popen] = set()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as kernels, ThreadPoolExecutor(jobs) as pool:
-        environment = _environment(Path(kernels), jobs)
-        futures = [pool.submit(_execute_one, task, environment, processes) for task in tasks]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Batch(tasks, jobs, Path(folder))) as batch,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        environment = _environment(Path(folder), jobs)
+        futures = {
+            pool.submit(_execute_one, task, {**environment, **batch.environment(task)}, processes): task
+            for task in tasks
+        }
+        pending = set(futures)
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                outcome = future.result()
-                left = (time.monotonic() - began) / done * (len(tasks) - done)
-                _tell(outcome, f"[{done}/{len(tasks)}]", f", about {_duration(left)} left" if done < len(tasks) else "")
-                yield outcome
+            while pending:
+                done, pending = wait(pending, timeout=REPORT_SECONDS, return_when=FIRST_COMPLETED)
+                batch.update(futures[future] for future in pending if future.running())
+                for future in done:
+                    batch.tell(outcome := future.result())
+                    yield outcome
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes):
@@ -290,14 +301,6 @@ def _failure(executed: Path, stderr: str) -> str:
     return "\n".join(lines[-8:]) + where
 
 
-def _tell(outcome: Outcome, counter: str, left: str) -> None:
-    status = "failed after" if outcome.error else "done in"
-    line = f"{counter} {outcome.task.notebook.id} {status} {_duration(outcome.seconds)}{left}"
-    print(line, file=sys.stderr, flush=True)
-    if outcome.error:
-        print("  " + outcome.error.replace("\n", "\n  "), file=sys.stderr, flush=True)
-
-
 def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
     notebook, row = outcome.task.notebook, dict.fromkeys([*_CLAIMS, "figure"])
     path = notebook.result_path(profile)
@@ -314,10 +317,6 @@ def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
         **row,
         "notebook": shown_path(outcome.task.target),
     }
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _meant(wanted: str, known: Iterable[str]) -> str:

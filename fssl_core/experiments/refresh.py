@@ -7,7 +7,6 @@ Stored are the outputs, and in Markdown what is generated: a text named ``record
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nbformat import NotebookNode
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
 from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
+from fssl_core.notices import TRANSIENT, say
 from fssl_core.paths import PROFILES, project_root
 
 _METADATA = {
@@ -50,7 +50,7 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
             continue
         executed = read_notebook(outcome.task.target)
         if warned := warnings_in(executed):  # dropped with stderr below, nobody would see it any more
-            print(f"fssl: {notebook.id} gives a warning, to be mended first: {warned[0]}", file=sys.stderr)
+            say(f"{notebook.id} gives a warning, to be mended first: {warned[0]}")
             failed.append(notebook.id)
             continue
         stored = normalised(read_notebook(notebook.path), executed, root)
@@ -69,7 +69,7 @@ def warnings_in(executed: NotebookNode) -> list[str]:
 def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> NotebookNode:
     """The source notebook with the outputs of its execution, without anything that differs between two executions.
 
-    Dropped: timings, stderr (warnings and progress bars), widgets, papermill's and the editor's metadata, addresses
+    Dropped: timings, stderr (warnings), progress and notices, widgets, papermill's and the editor's metadata, addresses
     of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., random ids of
     styled tables are numbered, cells without an id get one from their source. Images stay as they are. The metadata
     say which parameters and which code these are, see :func:`~fssl_core.experiments.parameters.stored_with`.
@@ -150,7 +150,7 @@ def _outputs(outputs: Sequence[NotebookNode], count: int | None, cell: int, root
                 kept[-1]["text"] += new["text"]
                 continue
         elif "data" in output:
-            if _WIDGET in output.data:
+            if _WIDGET in output.data or output.metadata == TRANSIENT:
                 continue
             new["data"] = {
                 kind: _plain(value, root) if isinstance(value, str) and not kind.startswith("image/") else value

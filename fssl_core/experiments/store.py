@@ -24,23 +24,24 @@ import dataclasses
 import io
 import json
 import shutil
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 from filelock import FileLock, Timeout
-from tqdm import tqdm
 
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError, OtherRunError, SettingError
+from fssl_core.experiments.display import plural, views
+from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.manifest import check_files, read_file, read_json, write_manifest
+from fssl_core.experiments.progress import Sweep, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.files import atomic_write, write_json
-from fssl_core.notices import notice, say
+from fssl_core.notices import in_kernel, notice, say, tell
 from fssl_core.paths import runs_root
 from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
@@ -205,17 +206,11 @@ class Run:
         self.checkpoint.after_save = record
         before = self.checkpoint.identity
         try:
-            try:
-                results = self.settings.execute(self, progress)
-            except OtherRunError as error:
-                say(f"{error} It is not used; starting again.")
-                self.checkpoint.remove()
-                results = self.settings.execute(self, progress)
-        except KeyboardInterrupt:
-            saved = self.checkpoint.path.exists()
-            start = f"resume from the last checkpoint in {self.folder}" if saved else "start it again"
-            say(f"{self} interrupted; run again to {start}.")
-            raise
+            results = self.settings.execute(self, progress)
+        except OtherRunError as error:
+            say(f"{error} It is not used; starting again.")
+            self.checkpoint.remove()
+            results = self.settings.execute(self, progress)
         if _digests([self.settings]) != before["data"]:
             raise FsslError(
                 f"The images of {' or '.join(before['data'])} were changed while {self} was computed on them, so its "
@@ -234,14 +229,17 @@ def run(settings: Settings, *, progress: bool = True) -> Run:
 
     Args:
         settings: what to run.
-        progress: show a progress bar on stderr.
+        progress: show how far it is: in a notebook below the cell, else on stderr.
 
     Raises:
         FsslError: the folder holds other settings, or no space is left. Errors of ``execute`` pass through; what
             is stored then lets the next call resume.
+        KeyboardInterrupt: the next call resumes; in a notebook this takes one line.
     """
     handle = Run(settings)
-    _finish(handle, show=progress)
+    if not handle.finished:
+        with watched(lambda: _sweep([handle], progress)) as sweep:
+            _finish(handle, sweep)
     return handle
 
 
@@ -250,7 +248,8 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFr
 
     Args:
         settings: what to run; equal settings are one run.
-        progress: show progress on stderr: runs with the time left, and the run that is being computed.
+        progress: show how far they are, and the run that is being computed: in a notebook below the cell, else on
+            stderr.
 
     Returns:
         one row for each of the given settings, in their order: the settings' fields (those of nested settings as
@@ -265,16 +264,12 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFr
     digests = _digests(handle.settings for handle in handles)  # once for all: a large folder takes a second
     runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
     unfinished = [handle for handle in runs.values() if not handle.finished]
-    varying = _varying([flat(handle.settings.as_dict()) for handle in unfinished])
-    hidden = not (progress and unfinished)
-    with tqdm(total=len(unfinished), desc="runs", unit="run", leave=False, dynamic_ncols=True, disable=hidden) as bar:
-        for handle in unfinished:
-            values = flat(handle.settings.as_dict())
-            words = (str(values[name]) for name in varying if values.get(name) is not None)
-            title = " ".join(word for word in words if len(word) <= 40)  # not the nested settings of other runs
-            title = textwrap.shorten(title, 60, placeholder=" ...")
-            _finish(handle, show=progress, position=1, title=title)
-            bar.update()
+    if unfinished:
+        with watched(lambda: _sweep(list(runs.values()), progress)) as sweep:
+            for handle in unfinished:
+                _finish(handle, sweep)
+    elif runs and progress and in_kernel():
+        tell(f"{plural(len(runs), 'run')}, stored already")  # else nobody knows why it took no time
     return pd.DataFrame([runs[handle.settings.key]._row() for handle in handles])
 
 
@@ -319,16 +314,31 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return settings["settings"], provenance
 
 
-def _finish(handle: Run, *, show: bool, position: int = 0, title: str = "") -> None:
-    if handle.finished:
-        return
-    with (
-        full_disk_explained(handle.folder),
-        _locked(handle),
-        closing(_Bar(title or str(handle), position, show)) as bar,
-    ):
-        if not handle.finished:  # else the process that was waited for did it
-            handle._compute(bar)
+def _sweep(runs: list[Run], show: bool) -> Sweep:
+    """The display of these runs."""
+    rows = [{"kind": type(run.settings).__name__, **flat(run.settings.as_dict())} for run in runs]
+    varying, shown = _varying(rows), views(show=show)
+    known = _durations({row["kind"] for row in rows}) if shown else []
+    return Sweep(runs, rows, varying, Durations(rows, varying, known), shown)
+
+
+def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
+    """Settings and seconds of the finished runs of some kinds."""
+    for path in runs_root().glob("*/summary.json"):
+        with suppress(FsslError):  # what is damaged matters when it is asked for
+            stored, provenance = (
+                read_json(path.parent, "settings.json"),
+                read_json(path.parent, "provenance.json"),
+            )
+            if stored and provenance and stored.get("kind") in kinds:
+                yield {"kind": stored["kind"], **flat(stored["settings"])}, provenance["seconds"]
+
+
+def _finish(handle: Run, sweep: Sweep) -> None:
+    with full_disk_explained(handle.folder), _locked(handle):
+        if not handle.finished:  # else the process that was waited for did it, or a run that builds on it
+            with sweep.run(handle) as progress:
+                handle._compute(progress)
 
 
 @contextmanager
@@ -345,24 +355,6 @@ def _locked(handle: Run) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-class _Bar:
-    """An engine's progress as a bar that goes when the run is done; it starts at the first call."""
-
-    def __init__(self, title: str, position: int, show: bool) -> None:
-        self.options = {"desc": title, "position": position, "leave": False, "dynamic_ncols": True, "disable": not show}
-        self.bar: tqdm | None = None
-
-    def __call__(self, done: int, total: int, /, **figures: Any) -> None:
-        if self.bar is None:
-            self.bar = tqdm(total=total, initial=done, **self.options)  # a resumed run: the time left from here on
-        self.bar.set_postfix(figures, refresh=False)
-        self.bar.update(done - self.bar.n)
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
 
 def _digests(settings: Iterable[Settings]) -> dict[str, str | None]:

@@ -52,6 +52,7 @@ class InversionSettings(Settings):
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "epoch"
 
     targets: tuple[Settings, ...]  # all on the same data; a target that was not run yet is run first
     seed: int = 1138  # authors' scripts

@@ -66,6 +66,7 @@ class ReconstructionSettings(Settings):
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "iteration"
 
     target: Settings  # a run that was not run yet is run first
     collusion: bool = True  # C; the server of split learning has the client's model anyway

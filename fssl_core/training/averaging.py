@@ -77,6 +77,7 @@ class AveragingSettings(RoundSettings):
     """
 
     version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "local training"  # one of each client that takes part in a round
 
     objective: Objective = field(default_factory=MoCoV2)
     clients: int = 5

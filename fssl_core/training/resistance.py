@@ -44,6 +44,7 @@ class ResistanceSettings(Settings):
     """Everything that decides a resistant client part. Its model must be that of the split run it is made for."""
 
     version: ClassVar[int] = 2  # raise when the results change: stored runs are then computed again
+    progress_unit: ClassVar[str] = "epoch"
 
     seed: int = 1138
     # data

@@ -6,7 +6,7 @@ The engines add their own.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +39,8 @@ INCOMPLETE_BATCHES = ("left out", "kept")
 
 class TrainingSettings(Settings):
     """Settings of one training run, whatever the engine."""
+
+    progress_unit: ClassVar[str] = "epoch"  # what its trainer counts
 
     # Named here and no fields yet: every subclass has them, with its own defaults and in its own order.
     seed: int
@@ -188,6 +190,8 @@ class FederationSettings(TrainingSettings):
 
 class RoundSettings(FederationSettings):
     """Settings of a federation that trains in rounds: clients pass over their own images, then models are averaged."""
+
+    progress_unit: ClassVar[str] = "round"
 
     # Named here and no fields yet, as above.
     clients_per_round: Count | None  # None: all
