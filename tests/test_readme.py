@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fssl_core import cli
-from fssl_core.experiments.notebooks import check_parameters, find_notebooks, known_parameters
+from fssl_core.experiments.notebooks import find_notebooks, parameters_for
 from fssl_core.federation.aggregation import RULES
 from fssl_core.models import ARCHITECTURES
 
@@ -71,7 +71,7 @@ def test_commands_are_understood(arguments, monkeypatch):
     if arguments[0] == "reproduce":
         values = dict(cli._assignment(text) for text in parsed.set)
         for notebook in find_notebooks(parsed.ids):
-            check_parameters(notebook, known_parameters(notebook) if values else {}, values)
+            parameters_for(notebook, values)
 
 
 def test_make_has_the_targets():
