@@ -8,6 +8,7 @@ time.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -67,7 +68,8 @@ def digest_files(place: Path, files: Sequence[Path]) -> str:
 
 
 def _name(place: Path, path: Path) -> str:
-    return str(path.relative_to(place)) if path != place else path.name
+    """The path in the set; ``Path.relative_to`` would take as long as all the rest for a hundred thousand files."""
+    return str(path).removeprefix(f"{place}{os.sep}") if path != place else path.name
 
 
 def _sum(path: Path) -> str:
