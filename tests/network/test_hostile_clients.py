@@ -221,7 +221,7 @@ def test_what_a_member_says_cannot_write_to_the_terminal_or_forge_a_line(say, ca
         if say == "leaving":
             link.send(Message("leaving", {"reason": ESCAPES}))
         elif say == "kind":
-            link.send(Message(ESCAPES))
+            link.send(Message(ESCAPES, tensors={"a": torch.zeros(1)}))
         else:
             link.send(Message("activations", tensors={ESCAPES: torch.zeros(1)}))
         with contextlib.suppress(FsslError):  # until the server is gone, so that the words arrive before the end
@@ -232,6 +232,7 @@ def test_what_a_member_says_cannot_write_to_the_terminal_or_forge_a_line(say, ca
     gone.result()
     assert list(served.lost) == [0]
     assert_harmless(served.lost[0])
+    assert all(purpose.isprintable() for purpose in served.wire["purpose"])
     err = capfd.readouterr().err.replace("\r", "\n")
     assert "client 0 is lost: " in err
     assert_harmless(err)
