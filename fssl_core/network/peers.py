@@ -12,6 +12,7 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
 from fssl_core.errors import FsslError
+from fssl_core.federation.ledger import PURPOSES
 from fssl_core.network.keys import ServerKeys
 from fssl_core.network.messages import (
     MAX_FRAME,
@@ -273,14 +274,16 @@ class Peers:
         header, *payload = frames
         self._bytes[client, "headers", direction] += len(header)
         if payload:
-            self._bytes[client, kind, direction] += sum(map(len, payload))
+            purpose = kind if kind in (*PURPOSES, "measurement") else "not due"
+            self._bytes[client, purpose, direction] += sum(map(len, payload))
 
     def traffic(self) -> pd.DataFrame:
         """Bytes of all frames that were handed to ZeroMQ or came from it, without ZeroMQ's and TCP's own.
 
         Returns:
             columns client, purpose, direction, bytes. A purpose is one of the ledger's, ``measurement`` (what the
-            engine logs about the clients' models) or ``headers`` (of all messages between welcome and farewell).
+            engine logs about the clients' models), ``headers`` (of all messages between welcome and farewell) or
+            ``not due`` (of a client that was lost for it).
         """
         rows = [(*key, count) for key, count in sorted(self._bytes.items())]
         return pd.DataFrame(rows, columns=["client", "purpose", "direction", "bytes"])

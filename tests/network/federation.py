@@ -215,9 +215,9 @@ def liar(address: str, number: int, alter: Callable[[Message], Message | None], 
     """
 
     def run() -> str:
-        link = Link(address, timeout=20, **options)
+        link = Link(address, timeout=60, **options)
         link.send(Message("hello", {"versions": versions(), "client": number}))
-        client, settings, _ = read_welcome(link.receive(60))
+        client, settings, _ = read_welcome(link.receive(PATIENCE))
         member = Member(settings, client, settings.load_data())
         link.send(Message("ready"))
         try:

@@ -15,7 +15,7 @@ from fssl_core.network.handshake import read_welcome
 from fssl_core.network.limits import GIB, bytes_needed, own_settings
 from fssl_core.network.messages import Message, ProtocolError
 from fssl_core.network.peers import Peers
-from tests.network.federation import bytes_until_cut, free_address, shaken, tiny
+from tests.network.federation import PATIENCE, bytes_until_cut, free_address, shaken, tiny
 
 BIND = "tcp://127.0.0.1:*"
 
@@ -23,7 +23,7 @@ BIND = "tcp://127.0.0.1:*"
 def answered(welcome: Message, **options) -> tuple[Message, Exception]:
     """The next message of a client after this welcome, and what it raised."""
     with ThreadPoolExecutor(1) as pool, Peers(BIND, 20) as peers:
-        client = pool.submit(join_split, peers.address, **{"wait": 60, "timeout": 20} | options)
+        client = pool.submit(join_split, peers.address, **{"wait": PATIENCE, "timeout": 60} | options)
         while (hello := peers.next([])) is None:
             pass
         lost = []
@@ -31,7 +31,7 @@ def answered(welcome: Message, **options) -> tuple[Message, Exception]:
         peers.welcome(0, hello.identity, welcome)
         while not lost:
             assert peers.next([]) is None
-        return lost[0], client.exception(timeout=60)
+        return lost[0], client.exception(timeout=PATIENCE)
 
 
 def welcome(client: int = 0, **values) -> Message:
@@ -125,9 +125,9 @@ def test_a_reason_is_printed_without_control_characters(kind):
 def test_a_server_cannot_send_a_message_without_end():
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-        client = pool.submit(join_split, address, wait=60, timeout=20)
+        client = pool.submit(join_split, address, wait=PATIENCE, timeout=PATIENCE)
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             assert bytes_until_cut(shaken(connection, b"ROUTER"), most=1 << 30) < 1 << 30
         with pytest.raises(FsslError, match="sent more than --memory allows"):
-            client.result(timeout=60)
+            client.result(timeout=PATIENCE)

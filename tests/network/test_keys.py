@@ -13,7 +13,16 @@ from fssl_core.network.keys import check_keys, client_keys, is_local, make_keys,
 from fssl_core.network.messages import Message
 from fssl_core.network.server import serve_split
 from fssl_core.network.sockets import ConnectionLostError, Link
-from tests.network.federation import Wire, assert_same_bits, free_address, in_one_process, joining, threads, tiny
+from tests.network.federation import (
+    PATIENCE,
+    Wire,
+    assert_same_bits,
+    free_address,
+    in_one_process,
+    joining,
+    threads,
+    tiny,
+)
 
 CLOSED = "closed the connection before anything was said"
 
@@ -36,7 +45,7 @@ def test_with_keys_the_run_is_the_same_and_nothing_can_be_read(keys):
         addresses = [wire.address, address, address]
         work = [joining(addresses[key.client], None, keys=key) for key in clients]
         with threads(*work) as futures:
-            served = serve_split(settings, bind=address, keys=server, wait=120, timeout=20)
+            served = serve_split(settings, bind=address, keys=server, wait=PATIENCE, timeout=60)
         assert [future.result() for future in futures] == [0, 1, 2]
     assert_same_bits(served.trainer, in_one_process(settings))
     for purpose in ("activations", "momentum_activations", "gradients", "parameters", "momentum_parameters"):
@@ -58,13 +67,13 @@ def test_who_has_no_key_or_a_wrong_one_does_not_join(keys, capfd):
     def strangers_then_clients() -> None:
         for stranger in (None, impostor, others[1]):
             with pytest.raises(ConnectionLostError, match=CLOSED) as refused:
-                join_split(address, keys=stranger, wait=60, timeout=20)
+                join_split(address, keys=stranger, wait=PATIENCE, timeout=60)
             refusals.append(str(refused.value))
         with threads(*(joining(address, None, keys=key) for key in clients)) as futures:
             assert [future.result() for future in futures] == [0, 1, 2]
 
     with threads(strangers_then_clients) as (done,):
-        served = serve_split(tiny(epochs=1), bind=address, keys=server, wait=120, timeout=20)
+        served = serve_split(tiny(epochs=1), bind=address, keys=server, wait=PATIENCE, timeout=60)
     done.result()
     assert served.lost == {}
     assert "the server does not know the key of this client" in refusals[1]
@@ -79,13 +88,13 @@ def test_a_key_is_good_for_one_number_only(keys):
         for number, key in ((0, clients[1]), (2, clients[2])):
             link = Link(address, 20, key)
             link.send(Message("hello", {"versions": versions(), "client": number}))
-            reasons.append(link.receive(60).fields["reason"])
+            reasons.append(link.receive(PATIENCE).fields["reason"])
             link.close(0)
         with threads(*(joining(address, None, keys=key) for key in clients[:2])) as futures:
             assert [future.result() for future in futures] == [0, 1]
 
     with threads(thief_then_clients) as (done,):
-        served = serve_split(tiny(clients=2, epochs=1), bind=address, keys=server, wait=120, timeout=20)
+        served = serve_split(tiny(clients=2, epochs=1), bind=address, keys=server, wait=PATIENCE, timeout=60)
     done.result()
     assert served.lost == {}
     assert reasons[0].startswith("its key is that of client 1, not of client 0")
@@ -101,13 +110,13 @@ def test_a_client_that_was_started_anew_takes_its_own_place(keys, capfd):
     def hangs_then_joins() -> None:
         hanging = Link(address, 20, clients[0])
         hanging.send(Message("hello", {"versions": versions(), "client": 0}))
-        read_welcome(hanging.receive(60))
+        read_welcome(hanging.receive(PATIENCE))
         joining(address, None, keys=clients[0])()
-        assert hanging.receive(60).fields["reason"] == "it joined again"
+        assert hanging.receive(PATIENCE).fields["reason"] == "it joined again"
         hanging.close(0)
 
     with threads(hangs_then_joins) as (done,):
-        served = serve_split(tiny(clients=1, epochs=1), bind=address, keys=server, wait=120, timeout=20)
+        served = serve_split(tiny(clients=1, epochs=1), bind=address, keys=server, wait=PATIENCE, timeout=60)
     done.result()
     assert served.lost == {}
     assert "client 0 is gone before the start: it joined again" in capfd.readouterr().err
