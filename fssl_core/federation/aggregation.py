@@ -16,12 +16,15 @@ l-dawa-fedavg       ``d_k^l n_k / sum n``                                       
 l-dawa-loss         ``d_k^l exp(-L_k) / sum exp(-L)``                            Eq. 6
 l-dawa-normalised   ``d_k^l / sum_k d_k^l``: l-dawa that shrinks no layer        ours, for comparison
 l-dawa-shrinking    ``mean_k(d_k^l) / K``: l-dawa that prefers no client         ours, for comparison
+l-dawa-parameters   ``d_k^l / K``, of batch norm's running statistics ``1 / K``  ours, for comparison
+l-dawa-statistics   ``1 / K``, of batch norm's running statistics ``d_k^l / K``  ours, for comparison
 ==================  ===========================================================  ========================
 
 A new rule is a function from :class:`Round` to such a table, and a line in :data:`RULES`.
 
 Cosines are at most 1, so the weights of L-DAWA add up to less than one, and a layer that moves loses norm in every
-round: ``l-dawa-normalised`` and ``l-dawa-shrinking`` take the two effects of the cosine apart.
+round: ``l-dawa-normalised`` and ``l-dawa-shrinking`` take the two effects of the cosine apart, ``l-dawa-parameters``
+and ``l-dawa-statistics`` what it multiplies.
 
 As in the authors' code: every tensor of the state is a layer, batch norm's scales, shifts and running statistics among
 them (``layers="tensor"``; with ``"module"`` the tensors of a module are one layer); a negative cosine stays; where a
@@ -123,6 +126,12 @@ class Round:
         return _by_tensor(self.previous, self.previous, lambda rows, _: _squares(rows)).sqrt()
 
     @cached_property
+    def trained(self) -> Tensor:
+        """Which layers hold a parameter, bool ``[L]``; the others are running statistics."""
+        blocks = self.previous.blocks
+        return self.layers.sums(torch.tensor([float(name in self.previous.parameter_blocks) for name in blocks])) > 0
+
+    @cached_property
     def cosines(self) -> Tensor:
         """Eq. 2 of each layer, ``[K, L]`` in [-1, 1]."""
         sums = self.layers.sums
@@ -208,6 +217,14 @@ def l_dawa_shrinking(r: Round) -> Tensor:
     return r.cosines.mean(0).expand_as(r.cosines) / r.clients
 
 
+def l_dawa_parameters(r: Round) -> Tensor:
+    return torch.where(r.trained.to(r.cosines.device), r.cosines, 1) / r.clients
+
+
+def l_dawa_statistics(r: Round) -> Tensor:
+    return torch.where(r.trained.to(r.cosines.device), 1, r.cosines) / r.clients
+
+
 RULES: dict[str, Callable[[Round], Tensor]] = {
     "fedavg": fedavg,
     "uniform": uniform,
@@ -218,6 +235,8 @@ RULES: dict[str, Callable[[Round], Tensor]] = {
     "l-dawa-loss": l_dawa_loss,
     "l-dawa-normalised": l_dawa_normalised,
     "l-dawa-shrinking": l_dawa_shrinking,
+    "l-dawa-parameters": l_dawa_parameters,
+    "l-dawa-statistics": l_dawa_statistics,
 }
 
 
