@@ -21,9 +21,11 @@ wrong with it, and nothing can be checked. One that was only begun is started ag
 """
 
 import dataclasses
+import hashlib
 import io
 import json
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -180,11 +182,26 @@ class Run:
         stored = read_json(self.folder, "settings.json")
         asked = self._identity()
         if stored is not None and (changes := _changes(stored, asked)):
-            say(f"{self} {changes}; starting again.")
+            kept = f" What it was is kept in {self._kept_aside(stored)}." if self._is_of_other_data(stored) else ""
+            say(f"{self} {changes}; starting again.{kept}")
             self._clear()
         for name in ("summary.json", "manifest.json"):  # of a run that was not finished after all
             (self.folder / name).unlink(missing_ok=True)
         write_json(self.folder / "settings.json", asked)
+
+    def _is_of_other_data(self, stored: Mapping[str, Any]) -> bool:
+        """Whether the results are of this version of the code, on other images: somebody may want them again."""
+        return self.summary is not None and stored.get("version") == self._identity()["version"]
+
+    def _kept_aside(self, stored: Mapping[str, Any]) -> Path:
+        """Keep what is in the folder beside it, under a name for the images that it was computed on."""
+        images = hashlib.sha256(json.dumps(stored["data"], sort_keys=True).encode()).hexdigest()[:8]
+        target = self.folder.with_name(f"{self.folder.name}-{images}")
+        with tempfile.TemporaryDirectory(prefix=".", dir=self.folder.parent) as temporary:
+            shutil.copytree(self.folder, Path(temporary, "run"), ignore=shutil.ignore_patterns("lock"))
+            shutil.rmtree(target, ignore_errors=True)  # computed twice on the same images
+            Path(temporary, "run").rename(target)
+        return target
 
     def _clear(self) -> None:
         # The summary first and the settings not at all: killed in between, the folder is an unfinished run of the

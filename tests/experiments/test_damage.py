@@ -92,6 +92,10 @@ def test_a_finished_run_is_computed_again_when_its_images_were_replaced(root, tm
     told = capsys.readouterr().err
     assert f"Mean {Mean().key} was computed on other images or labels of 'pets' (digest " in told
     assert told.count("starting again") == 2
+    (kept,) = root.glob(f"{Mean().key}-*")  # of a day on a GPU nothing is lost because FSSL_DATA was mistaken once
+    assert f"What it was is kept in {kept}." in told
+    assert json.loads((kept / "summary.json").read_text())["mean"] == 10
+    assert sorted(path.name for path in root.iterdir() if path.name.startswith(".")) == []
 
 
 def test_a_finished_run_is_computed_again_when_its_set_has_grown(tmp_path):
