@@ -33,7 +33,8 @@ reproduce: $(INSTALLED) ## run every notebook at PROFILE (smoke) and print the t
 test: $(INSTALLED) ## ruff, all tests, and every notebook against its stored outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
+		--nbval-kernel-startup-timeout 300 tests notebooks
 
 lab: $(INSTALLED) ## open the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks/index.ipynb
