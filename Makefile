@@ -33,7 +33,8 @@ reproduce: $(INSTALLED) ## run every notebook at PROFILE (smoke) and print the t
 test: $(INSTALLED) ## ruff, all tests, and every notebook against its stored outputs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env tests notebooks
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --nbval-lax --nbval-current-env \
+		--nbval-kernel-startup-timeout 300 tests notebooks
 
 # The project is the server's root: from notebooks/ the pictures in figures/ would be out of its reach. Jupyter does not
 # start as root, the only user of many containers, unless told to; then nobody but this machine may reach it.

@@ -20,13 +20,19 @@ matplotlib.use("Agg")  # here only: a notebook's kernel keeps its inline figures
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Send runs and figures to a folder of this session, shared by its pytest-xdist workers, which inherit it."""
+    """Send runs and figures to a folder of this session, shared by its pytest-xdist workers, which inherit it.
+
+    Kernels find nothing of the user's there either: no start-up files, no kernels of the same name, no home at all.
+    """
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="fssl-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     os.environ["FSSL_RUNS"] = str(folder / "runs")
     os.environ["FSSL_FIGURES"] = str(folder / "figures")
+    for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        (folder / name).mkdir(mode=0o700)
+        os.environ[name] = str(folder / name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

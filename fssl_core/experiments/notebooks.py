@@ -265,6 +265,7 @@ def _execute_one(task: Task, environment: Mapping[str, str], processes: set[subp
     task.target.unlink(missing_ok=True)  # or an old one would be taken for what is executed now
     command = [sys.executable, "-m", "papermill", str(task.notebook.path), str(task.target)]
     command += ["--kernel", "python3", "--language", "python", "--no-progress-bar", "--cwd", str(project_root())]
+    command += ["--start-timeout", "300"]  # seconds until the kernel is there; 60 are too few on a busy machine
     if task.parameters:
         command += ["--parameters_yaml", yaml.safe_dump(task.parameters)]
     started, clock = time.time(), time.monotonic()

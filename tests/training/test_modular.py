@@ -68,6 +68,9 @@ def trainer(settings: ModularSettings | None = None, train: int = 48) -> Modular
     return ModularTrainer(settings, data, settings.phase1.build_model(data).client_module)
 
 
+VIEWS = 1e-5  # views are float32; what is made together with others may be rounded otherwise on another CPU
+
+
 def assert_same_model(first, second, tolerance: float = 0.0) -> None:
     other = second.global_model().state_dict()
     for name, value in first.global_model().state_dict().items():
@@ -117,9 +120,9 @@ def test_one_client_is_ordinary_training_of_an_autoencoder(norm):
             losses.append(loss.item())
         ours.advance()
     assert len(losses) == 8
-    assert [row["loss"] for row in ours.metrics] == pytest.approx([sum(losses[:4]) / 4, sum(losses[4:]) / 4], abs=1e-10)
+    assert [row["loss"] for row in ours.metrics] == pytest.approx([sum(losses[:4]) / 4, sum(losses[4:]) / 4], abs=VIEWS)
     # Not by its parameters: those that the next normalisation takes away are moved by Adam along rounding errors.
-    torch.testing.assert_close(ours.global_model().train()(views), plain(views), rtol=0, atol=1e-9)
+    torch.testing.assert_close(ours.global_model().train()(views), plain(views), rtol=0, atol=10 * VIEWS)
 
 
 @pytest.mark.parametrize("norm", ["batch", "twin"])
@@ -192,7 +195,7 @@ def test_a_representation_is_that_of_the_trained_module_of_two_views_one_image_a
                 with paired(module):
                     expected = module(torch.cat(view))
                 got = ours.batch(torch.tensor([place + i]), pair)[:, 0]
-                torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+                torch.testing.assert_close(got, expected, rtol=0, atol=VIEWS)
         place += len(part)
     assert place == len(ours.images) == 48
 
@@ -222,7 +225,7 @@ def test_alone_a_view_is_represented_as_a_test_image_is():
         part = first.divide(data)[client]
         for view in (0, 1):
             images = ours.augment(data.train.images[part], ours.draws(client, 1)[:, view]).double()
-            torch.testing.assert_close(ours.batch(places, 1)[view], module(images), rtol=0, atol=1e-10)
+            torch.testing.assert_close(ours.batch(places, 1)[view], module(images), rtol=0, atol=VIEWS)
             assert not torch.allclose(with_twin.batch(places, 1)[view], module(images), atol=1e-3)
 
 
@@ -239,7 +242,7 @@ def test_with_datamix_clients_send_mixtures_of_the_images_of_a_batch(together):
         for secret in secrets:
             batch = torch.arange(start, start + len(secret))
             expected = datamix(plain.batch(batch, 2).flatten(0, 1), secret).unflatten(0, (2, -1))
-            torch.testing.assert_close(mixed.batch(batch, 2), expected, rtol=0, atol=1e-10)
+            torch.testing.assert_close(mixed.batch(batch, 2), expected, rtol=0, atol=VIEWS)
             start += len(secret)
     with pytest.raises(SettingError, match=r"examples=4 .*at least together=9"):
         trainer(phase2(phase1(batch=4), datamix=9))
