@@ -12,6 +12,7 @@ import hashlib
 import os
 import threading
 import unicodedata
+import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -179,18 +180,19 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
     """The images, uint8 ``[N, 3, image_size, image_size]``; large sets are decoded once and kept beside the runs."""
     if len(paths) < KEPT_FROM:
         return _decode_all(paths, image_size)
-    kept = runs_root() / "images" / f"{folder.name}-{image_size}-{_fingerprint(folder, paths)}.npy"
+    kept = runs_root() / "images" / f"{folder.name}-{image_size}-{_fingerprint(folder, paths)}.npz"
     shape = (len(paths), 3, image_size, image_size)
     try:
-        array = np.load(kept, allow_pickle=False)
+        with kept.open("rb") as file, np.load(file, allow_pickle=False) as arrays:  # an archive: it has a checksum
+            array = arrays["images"]
         if array.dtype == np.uint8 and array.shape == shape:
             return torch.from_numpy(array)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, LookupError, TypeError, AttributeError, zipfile.BadZipFile):
         pass  # not there yet, or damaged: what is decoded now takes its place
     notice(f"decoding {len(paths):,} images of {folder} to {image_size} pixels, once: they are kept in {kept}")
     images = _decode_all(paths, image_size)
     with atomic_write(kept) as file:
-        np.save(file, images.numpy())
+        np.savez(file, images=images.numpy())
     return images
 
 

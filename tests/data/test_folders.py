@@ -176,9 +176,11 @@ def test_a_damaged_copy_is_replaced(root, monkeypatch):
     calls = counted(monkeypatch)
     images = load_again(16)
     (kept,) = (root.parent / "runs/images").iterdir()
-    for content in (kept.read_bytes()[:200], b"", b"text"):
+    whole = kept.read_bytes()
+    one_pixel = whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]
+    for content in (whole[:200], b"", b"text", one_pixel):
         kept.write_bytes(content)
         assert torch.equal(load_again(16), images)
-    assert calls == [16] * 4
+    assert calls == [16] * 5
     assert torch.equal(load_again(16), images)
-    assert len(calls) == 4
+    assert len(calls) == 5
