@@ -46,7 +46,8 @@ lab: $(INSTALLED) ## open the notebooks in JupyterLab
 ifdef AS_ROOT
 	@echo "You are root, and so are the notebooks: JupyterLab listens on localhost only and asks for its token."
 endif
-	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/index.ipynb $(AS_ROOT)
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=/lab/tree/notebooks/index.ipynb \
+	    --FileContentsManager.pre_save_hook=fssl_core.jupyter.keep_metadata $(AS_ROOT)
 
 lock: $(INSTALLED) ## write the versions installed in .venv to requirements.lock
 	@! $(BIN)/python -m pip show torch | grep -F +cpu || { echo 'requirements.lock is of the build of PyPI: delete .venv and run make lock without TORCH=cpu' >&2; exit 1; }

@@ -372,3 +372,7 @@ def _text(frame: "pd.DataFrame") -> str:
 def _width() -> int:
     """Characters to a line: those of the terminal; of a file or a pipe as many as there are."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,13 +17,10 @@ from nbformat import NotebookNode
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
 from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
+from fssl_core.jupyter import METADATA
 from fssl_core.notices import TRANSIENT, say
 from fssl_core.paths import PROFILES, project_root
 
-_METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
 _KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -91,7 +88,7 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
         elif cell.get("attachments"):
             new["attachments"] = cell.attachments
         cells.append(new)
-    metadata = _METADATA | {"fssl": stored_with(cells)}
+    metadata = METADATA | {"fssl": stored_with(cells)}
     return nbformat.from_dict({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5})
 
 

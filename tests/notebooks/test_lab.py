@@ -145,3 +145,23 @@ def test_every_embedded_picture_of_every_notebook_is_served(server):
 def test_only_who_has_the_token_is_served(server):
     _, content = Server(server.url, "", server.landing).get("README.md")
     assert content != (ROOT / "README.md").read_bytes()  # the page that asks for the token
+
+
+def test_a_notebook_that_is_only_opened_stays_as_it_was(server):
+    """JupyterLab writes the kernel's name and version into it and saves it by itself."""
+    path = FOLDER / "monacosfl" / "fig6_accuracy_by_cut.ipynb"
+    before = path.read_bytes()
+    address = f"{server.url}api/contents/{path.relative_to(ROOT).as_posix()}"
+    with DIRECTLY.open(urllib.request.Request(address, headers=_authorized(server.token)), timeout=ANSWERED) as answer:
+        model = json.load(answer)
+    content = model["content"]
+    content["metadata"]["kernelspec"] = {"display_name": "fssl", "language": "python", "name": "python3"}
+    content["metadata"]["language_info"] |= {"version": "3.14.0", "nbconvert_exporter": "python", "pygments_lexer": "x"}
+    body = json.dumps({"type": "notebook", "format": "json", "content": content}).encode()
+    headers = {**_authorized(server.token), "Content-Type": "application/json"}
+    request = urllib.request.Request(address, data=body, headers=headers, method="PUT")
+    try:
+        with DIRECTLY.open(request, timeout=ANSWERED):
+            assert path.read_bytes() == before
+    finally:
+        path.write_bytes(before)
