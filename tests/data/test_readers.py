@@ -373,7 +373,7 @@ def test_files_damaged_at_random_are_read_or_refused_in_one_line(tmp_path):
                 (here / "medmnist").mkdir()
                 (here / "medmnist/toymnist.npz").write_bytes(damaged(archive(), draws))
                 cases.append((here, "medmnist/toymnist"))
-    results = outcomes(cases)
+    results = outcomes(cases, in_one=40)
     ends = [result["end"] for result in results]
     assert set(ends) == {"read", "DataError"}, [case for case in results if case["end"] not in ("read", "DataError")]
     assert 50 < ends.count("DataError") < 400  # a flipped bit of a pixel is a pixel
