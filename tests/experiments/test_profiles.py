@@ -4,10 +4,20 @@ import shutil
 import pytest
 
 from fssl_core.errors import DataError, NonFiniteLossError, SettingError
-from fssl_core.experiments import averaging_settings, run, run_all, split_settings
+from fssl_core.experiments import (
+    averaging_settings,
+    ldawa_settings,
+    lwfedssl_settings,
+    mfcl_rival_settings,
+    mfcl_settings,
+    run,
+    run_all,
+    split_settings,
+)
 from fssl_core.experiments.store import Run
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
+from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.split import SplitTrainer
 
@@ -55,6 +65,22 @@ def test_either_paper_keeps_its_own_settings(profile):
     assert split_settings(profile, clients=20, architecture="mobilenetv2").swap_at == "server-sum"
     with pytest.raises(SettingError, match=r"paper='moco' .*mocosfl, monacosfl"):
         split_settings(profile, clients=20, paper="moco")
+
+
+def test_small_runs_keep_the_names_that_they_were_recorded_under():
+    """Whatever readings are added: the records cannot be computed again at once."""
+    split = split_settings("laptop", clients=10)
+    keys = {
+        "c499ad80ff397d5d": split_settings("laptop", clients=10, architecture="resnet10"),
+        "ce710aab14074f4a": averaging_settings("laptop", objective="moco-v2"),
+        "184f4528beb326ec": ldawa_settings("laptop", method="FedU"),
+        "c5591e1df93a3992": ldawa_settings("laptop", method="L-DAWA"),
+        "c9687341f1e806cc": lwfedssl_settings("laptop", method="FedEMA", ssl_method="BYOL"),
+        "3d8d4f3a23a9041f": mfcl_settings("laptop", method="MFCL(TN)", xi=0.01),
+        "e726c8701dbb408e": mfcl_rival_settings("laptop", method="Orchestra"),
+        "5c058045075f8522": InversionSettings(targets=(split.changed(cut_layer=5),)),
+    }
+    assert {key: settings.key for key, settings in keys.items()} == {key: key for key in keys}
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop"])

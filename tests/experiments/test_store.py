@@ -192,6 +192,18 @@ def test_a_field_that_was_added_keeps_the_runs_of_before():
     assert json.loads((Run(walks[2]).folder / "settings.json").read_text())["settings"]["noise"]["kind"] == "uniform"
 
 
+def test_a_run_whose_parts_have_another_version_is_computed_again(root, monkeypatch):
+    with_parts = property(lambda walk: {"engine": 2} if walk.method == "changed" else {})
+    monkeypatch.delenv("WALK_DIES_AT", raising=False)
+    walks = [Walk(method=method, steps=1) for method in ("plain", "changed")]
+    for walk in walks:
+        run(walk, progress=False)
+    monkeypatch.setattr(Walk, "versions", with_parts, raising=False)
+    assert [Run(walk).finished for walk in walks] == [True, False]
+    run(walks[1], progress=False)
+    assert Run(walks[1]).finished
+
+
 def test_a_run_that_builds_on_another_version_is_computed_again(root, monkeypatch):
     @dataclass(frozen=True, kw_only=True)
     class Twice(Settings):

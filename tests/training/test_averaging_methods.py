@@ -241,7 +241,7 @@ def test_fedemas_clients_start_their_second_round_from_a_mixture(monkeypatch, fe
 def test_fedemas_later_shares_follow_the_drift_of_local_training_or_the_distance_to_the_global_model(
     monkeypatch, divergence
 ):
-    settings = quick(client_update=FedEMA(tau=0.3, divergence=divergence))
+    settings = quick(client_update=FedEMA(tau=0.3, divergence=divergence), objective=SimCLR(projector=(8,)))
     trainer = AveragingTrainer(settings, tiny_data())
     begun, first = starts(trainer, monkeypatch), {}
 
@@ -259,6 +259,7 @@ def test_fedemas_later_shares_follow_the_drift_of_local_training_or_the_distance
             else:
                 amount = far(sent[client], shared, True)
             share = min(1.0, 0.3 * amount / first.setdefault(client, amount))
+            assert share > 0.05
             for name, value in model.items():
                 expected = (1 - share) * shared[name] + share * sent[client][name]
                 torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-8, msg=name)
