@@ -127,7 +127,7 @@ def test_reproduce_reads_values_as_yaml(project, executed):
         (["join-split", "tcp://127.0.0.1:9", "--wait", "0.3"], "No server answered at tcp://127.0.0.1:9 within 0.3"),
         (["serve-split", "--clients", "2", "--set", "clients=3"], "expected the number of clients as --clients"),
         (["serve-split", "--clients", "2", "--set", "cuts=3"], "cuts=3 cannot be used: expected one of the settings"),
-        (["serve-split", "--clients", "2", "--set", "epochs=a"], "epochs='a' cannot be used: expected a value of type"),
+        (["serve-split", "--clients", "2", "--set", "epochs=a"], "epochs='a' cannot be used: expected a whole number"),
         (["serve-split", "--clients", "2", "--set", "epochs=1.5"], "epochs=1.5 cannot be used"),
         (
             ["serve-split", "--clients", "2", "--set", "pretrained_client=x"],
