@@ -26,6 +26,8 @@ ENDED = (
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
 )
+Name = tuple[int, float]
+NOBODY: Name = (-1, 0.0)
 _RECEIVED = struct.Struct("=Q")
 _RECEIVED_AT = 128  # tcpi_bytes_received in Linux' struct tcp_info, since 4.1
 
@@ -37,12 +39,12 @@ class Meter:
         watched: before it listens or connects.
 
     Attributes:
-        cut: connections that were cut, as file descriptors.
+        cut: connections that were cut, by their names.
         ended: ZeroMQ's event with which the first connection ended, and whether it was cut; None: none has.
     """
 
     def __init__(self, watched: zmq.Socket) -> None:
-        self.cut: set[int] = set()
+        self.cut: set[Name] = set()
         self.ended: tuple[int, bool] | None = None
         self._watched = watched
         self._monitor = watched.get_monitor_socket(sum(BEGUN) | sum(ENDED))
@@ -60,11 +62,17 @@ class Meter:
         with contextlib.suppress(zmq.ZMQError):
             self._monitor.close()
 
-    def allow(self, connection: int, count: int) -> None:
-        """So many bytes more are due."""
+    def name(self, connection: int) -> Name:
+        """Of a connection that is there: its file descriptor, which others will have after it, and since when it is."""
         with self._lock:
-            if connection in self._connections:
-                since, allowed = self._connections[connection]
+            return connection, self._connections.get(connection, (0.0, 0))[0]
+
+    def allow(self, name: Name, count: int) -> None:
+        """So many bytes more are due."""
+        connection, begun = name
+        with self._lock:
+            since, allowed = self._connections.get(connection, (0.0, 0))
+            if since == begun and connection in self._connections:
                 self._connections[connection] = since, allowed + count
 
     def _run(self) -> None:
@@ -73,7 +81,7 @@ class Meter:
             with self._lock:
                 for connection, (since, allowed) in list(self._connections.items()):
                     if received(connection) > allowed + HEARTBEATS * (time.monotonic() - since):
-                        self.cut.add(connection)
+                        self.cut.add((connection, since))
                         del self._connections[connection]
                         _cut(connection)
 
@@ -83,7 +91,6 @@ class Meter:
             kind, connection = int(event["event"]), int(event["value"])
             with self._lock:
                 if kind in BEGUN:
-                    self.cut.discard(connection)
                     self._connections[connection] = time.monotonic(), WINDOW
                     continue
                 if self.ended is None:

@@ -25,7 +25,7 @@ from fssl_core.network.messages import (
     due_bytes,
     encode,
 )
-from fssl_core.network.meter import Meter
+from fssl_core.network.meter import NOBODY, Meter, Name
 from fssl_core.network.sockets import GOODBYE, SMALL, explained, new_socket
 from fssl_core.notices import notice, printable, say
 
@@ -88,7 +88,7 @@ class Peers:
         self._bytes: Counter[tuple[int, str, str]] = Counter()
         self._probe_every = min(1.0, timeout / 4)  # seconds
         self._probed = time.monotonic()
-        self._connections: dict[bytes, int] = {}  # of members, as file descriptors
+        self._connections: dict[bytes, Name] = {}  # of members
         self._context = zmq.Context()
         self._authenticator = None if keys is None else _authenticator(self._context, keys)
         self._socket = new_socket(self._context, zmq.ROUTER, timeout, largest, keys)
@@ -183,7 +183,7 @@ class Peers:
         sizes = [due_bytes(layout) for layout in answers.values()]
         for client in clients:
             if client in self.members:
-                self._meter.allow(self._connections.get(self.members[client], -1), sum(sizes))
+                self._meter.allow(self._connections.get(self.members[client], NOBODY), sum(sizes))
         self.send(clients, request)
         deadline = time.monotonic() + self.deadline
         while waiting := [c for c, got in received.items() if c in self.members and len(got) < len(answers)]:
@@ -241,7 +241,7 @@ class Peers:
                 self.lose(client, f"its message is not understood: {error}", tell=True)
             return None
         if client is not None:
-            self._connections[identity] = rest[0].get(zmq.SRCFD)
+            self._connections.setdefault(identity, self._meter.name(rest[0].get(zmq.SRCFD)))
             self._count(client, message.kind, "up", frames)
         if message.kind != "leaving":
             return Arrived(client, identity, self._owner(rest[0]), message)

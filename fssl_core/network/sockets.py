@@ -15,7 +15,7 @@ import zmq
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.keys import ClientKeys, ServerKeys
 from fssl_core.network.messages import MAX_FRAME, MAX_HEADER, Message, ProtocolError, decode, encode
-from fssl_core.network.meter import Meter
+from fssl_core.network.meter import NOBODY, Meter, Name
 
 ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
@@ -82,7 +82,7 @@ class Link:
     def __init__(self, address: str, timeout: float, keys: ClientKeys | None = None, memory: int = MAX_FRAME) -> None:
         self.address = address
         self._memory, self._most = memory, MAX_HEADER
-        self._connection = -1  # as a file descriptor
+        self._connection: Name = NOBODY
         self._context = zmq.Context()
         self._socket = new_socket(self._context, zmq.DEALER, timeout, min(memory, MAX_FRAME), keys)
         self._meter = Meter(self._socket)
@@ -130,7 +130,7 @@ class Link:
     def _next(self) -> Message:
         frames = self._socket.recv_multipart(copy=False)
         size = sum(map(len, frames))
-        self._connection = frames[0].get(zmq.SRCFD)
+        self._connection = self._meter.name(frames[0].get(zmq.SRCFD))
         self._meter.allow(self._connection, size)
         try:
             if size > self._most:

@@ -491,13 +491,11 @@ def test_a_supernode_without_a_registered_key_is_refused(flower, keys):
         assert "registered successfully" in flwr("supernode", "register", f"{keys}/client-0.pub", "here")
         for number, own in enumerate(((), ("--auth-supernode-private-key", str(strange)))):
             with supernode(flower, number, *options, *own) as log:
-                wait_for(
-                    lambda log=log: re.search("not allowed|disabled|denied|failed|error|401|403", log.read_text(), re.I)
-                )
+                wait_for(lambda log=log: "Failed to initialize the connection to the SuperLink" in log.read_text())
         assert "online" not in flwr("supernode", "list", "here").lower()
 
 
-def wait_for(condition: Callable, seconds: float = 120) -> None:
+def wait_for(condition: Callable, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
