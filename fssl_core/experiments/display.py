@@ -21,7 +21,8 @@ from fssl_core.notices import TRANSIENT, in_kernel, say
 REPORT_SECONDS = 0.5  # between two states that the process which executes notebooks may read
 LOG_SECONDS = 60.0  # between two lines where stderr is a file
 BAR = {"bar_format": "|{bar:16}| {desc}", "leave": False, "dynamic_ncols": True}  # a bar of tqdm, with our words
-_LINE = "display: flex; align-items: center; gap: 0.7em; padding-left: 0.6em"  # a bar, and words that wrap beside it
+# A bar, and words that wrap beside it.
+_LINE, _BAR = "padding-left: 13.5em; text-indent: -13em", "width: 12em; vertical-align: middle"
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ class _Cell:
         if state.title:
             lines.append((state.step, state.steps, state.of_run()))
         markup = "".join(
-            f'<div style="{_LINE}"><progress style="flex: none; width: 12em" {_value(done, total)}></progress>'
-            f"<span>{html.escape(text)}</span></div>"
+            f'<div style="{_LINE}"><progress style="{_BAR}" {_value(done, total)}></progress> {html.escape(text)}</div>'
             for done, total, text in lines
         )
         self._display({"text/html": markup, "text/plain": "\n".join(text for *_, text in lines)})
