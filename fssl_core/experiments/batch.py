@@ -145,7 +145,7 @@ class Batch:
                 else f"this machine is {speed:.1f} times as fast as the records' {device}"
             )
         names = {name for runs in self.runs.values() for name in runs}
-        unnamed = len(self.records) - len(self.runs)
+        unnamed = sum("/" in id and id not in self.runs for id in self.tasks)  # the index has none
         if names:
             words.append(f"{len(self.stored):,} of {plural(len(names), 'run')} are stored")
         if unnamed:
