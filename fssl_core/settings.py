@@ -207,7 +207,7 @@ def _words(kind: Any) -> str:
         return plain[kind]
     if kind is Settings:
         return "settings, for example AveragingSettings()"
-    made = [f"{each.__name__}()" for each in (kind, *kind.__subclasses__()) if not inspect.isabstract(each)]
+    made = [f"{each.__name__}()" for each in (kind, *_leaves(kind)) if not inspect.isabstract(each)]
     return ("one of " if len(made) > 1 else "") + ", ".join(made)
 
 
@@ -250,3 +250,8 @@ def check_range(name: str, value: float, low: float = -math.inf, high: float = m
     if not number or not low <= value <= high:
         bounds = f"at least {low:g}" if high == math.inf else f"a number from {low:g} to {high:g}"
         raise SettingError(name, value, bounds)
+
+
+def _leaves(kind: type) -> list[type]:
+    """The subclasses that nothing is derived from."""
+    return [leaf for each in kind.__subclasses__() for leaf in (_leaves(each) or [each])]

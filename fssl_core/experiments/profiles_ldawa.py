@@ -71,14 +71,15 @@ def ldawa_settings(
         {"rounds": 20, "local_epochs": 1, "probe_every": 2, "keep_every": 2} if profile == "gpu" else small
     )
     loss, first_rounds = READINGS[reading]
-    own: dict[str, Any] = {} if ssl_method == "Barlow Twins" else loss
+    objective = {"name": SSL_METHODS[ssl_method]} | values.pop("objective", {})
+    own: dict[str, Any] = loss if objective["name"] == "simclr" else {}
     if "dawa" in METHODS[method].get("aggregation", ""):
         chosen = chosen | first_rounds
     if small and ssl_method == "Barlow Twins":
         # A client has 200 images. At the paper's values features become worse than an untrained encoder's; with a
         # lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) they are at least held.
         chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
-    objective = {"name": SSL_METHODS[ssl_method]} | own | values.pop("objective", {})
+    objective = own | objective
     sets = as_recorded(METHODS[method]) if small else METHODS[method]
     return averaging_settings(profile, objective=objective, **(chosen | sets | values))
 

@@ -173,8 +173,8 @@ class Artifact:
 
         Returns:
             the table with a column for what is recorded, at this profile or else at the most faithful one, where
-            there is a record, and without the columns difference and protocol where they are empty. What the column
-            ours shows is kept with the record.
+            a record has one of these rows, and without the columns difference and protocol where they are empty.
+            What the column ours shows is kept with the record.
         """
         names = [name for name in table if name not in ("ours", "paper", "difference", "profile")]
         rows = [{"of": _plain(row[names].to_dict()), "ours": row["ours"]} for _, row in table.astype(object).iterrows()]
@@ -186,9 +186,10 @@ class Artifact:
             columns=[name for name in ("difference", "protocol") if name in table and not any(table[name])]
         )
         profile, record = self._reference()
-        if not record.get("beside"):
+        known = record.get("beside", [])
+        shown = [next((row["ours"] for row in known if row["of"] == key), "–") for key in added]
+        if set(shown) == {"–"}:
             return table
-        shown = [next((known["ours"] for known in record["beside"] if known["of"] == key), "–") for key in added]
         table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)
         return table
 

@@ -433,6 +433,8 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monk
     ):
         load_dataset("cifar-10")
     monkeypatch.delenv("FSSL_DATA")
+    (root / "pyproject.toml").touch()
+    (root / "notebooks").mkdir()
     monkeypatch.chdir(root)
     assert current_root() == root / "data"
     with pytest.raises(DataError, match="FSSL_DATA is not set, so the project's own folder was searched"):
