@@ -61,10 +61,8 @@ class Notebook:
 
         The reference record; at ``smoke``, which nobody keeps, what was run here last.
         """
-        for path in (self.record_path(profile), self.result_path(profile)):
-            if path.exists() and (profile == "smoke" or path == self.record_path(profile)):
-                return json.loads(path.read_text(encoding="utf-8"))
-        return None
+        path = self.result_path(profile) if profile == "smoke" else self.record_path(profile)
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def record_path(self, profile: str) -> Path:
         """Where its reference record is."""
@@ -94,7 +92,13 @@ class Notebook:
             ) from error
 
     def _content(self) -> dict[str, Any]:
-        return json.loads(self.path.read_text(encoding="utf-8"))
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            return {"cells": content["cells"], "metadata": content["metadata"]}
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise FsslError(
+                f"{shown_path(self.path)} is no notebook that can be read ({error!r}). `git restore` brings it back."
+            ) from error
 
 
 @dataclass(frozen=True)

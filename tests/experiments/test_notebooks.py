@@ -161,6 +161,14 @@ def test_a_parameters_cell_that_cannot_be_read(project, no_execution):
         execute(["paper1/fig3"])
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": [', "<<<<<<< HEAD", "\xff"])
+def test_a_file_that_is_no_notebook(project, no_execution, text):
+    path = project / "notebooks" / "paper1" / "fig3_odd.ipynb"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(FsslError, match=r"^[^\n]*fig3_odd\.ipynb is no notebook that can be read [^\n]*git restore"):
+        execute(["paper1/fig3"])
+
+
 @pytest.mark.parametrize("given", [{}, {"epochs": 9}])
 def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(project, monkeypatch, capsys, given):
     """JupyterLab saves a changed parameters cell by itself; the batch once took it and said "ok"."""
