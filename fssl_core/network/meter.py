@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+from typing import Any
 
 import zmq
 from zmq.utils.monitor import recv_monitor_message
@@ -50,6 +51,7 @@ class Meter:
         self._monitor = watched.get_monitor_socket(sum(BEGUN) | sum(ENDED))
         self._connections: dict[int, tuple[float, int]] = {}  # since when, and bytes that may have come
         self._lock = threading.Lock()
+        self._listening = threading.Lock()  # a socket of ZeroMQ is for one thread at a time
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
         self._thread.start()
@@ -64,6 +66,7 @@ class Meter:
 
     def name(self, connection: int) -> Name:
         """Of a connection that is there: its file descriptor, which others will have after it, and since when it is."""
+        self._hear()  # of one that has just begun: its first message may be faster than the thread's next look
         with self._lock:
             return connection, self._connections.get(connection, (0.0, 0))[0]
 
@@ -86,17 +89,20 @@ class Meter:
                         _cut(connection)
 
     def _hear(self) -> None:
-        while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor)
-            kind, connection = int(event["event"]), int(event["value"])
-            with self._lock:
-                if kind in BEGUN:
-                    self._connections[connection] = time.monotonic(), WINDOW
-                    continue
-                if self.ended is None:
-                    self.ended = kind, bool(self.cut)
-                if kind == zmq.EVENT_DISCONNECTED:
-                    self._connections.pop(connection, None)
+        with self._listening:
+            while self._monitor.poll(0):
+                self._note(recv_monitor_message(self._monitor))
+
+    def _note(self, event: dict[str, Any]) -> None:
+        kind, connection = int(event["event"]), int(event["value"])
+        with self._lock:
+            if kind in BEGUN:
+                self._connections[connection] = time.monotonic(), WINDOW
+                return
+            if self.ended is None:
+                self.ended = kind, bool(self.cut)
+            if kind == zmq.EVENT_DISCONNECTED:
+                self._connections.pop(connection, None)
 
 
 def received(connection: int) -> int:

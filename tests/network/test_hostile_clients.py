@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fssl_core.errors import FsslError
+from fssl_core.network import meter
 from fssl_core.network import peers as peers_module
 from fssl_core.network.handshake import read_welcome, versions
 from fssl_core.network.messages import Message
@@ -169,6 +170,24 @@ def test_a_message_of_many_frames_is_not_read_to_its_end():
     gone.result()
     assert served.lost == {0: "it sent more than was due"}
     assert_goes_on_without_client_0(served)
+
+
+@linux
+def test_what_is_due_of_a_client_is_allowed_however_early_it_speaks(monkeypatch):
+    """It may be ready before the thread has noticed its connection; it would then be cut after 1 MiB."""
+    monkeypatch.setattr(meter, "PAUSE", 3600.0)  # the thread does not look at all
+    with Peers(free_address(), 20) as peers:
+        link = Link(peers.address, 20)
+        link.send(Message("hello"))
+        peers.members[0] = peers.next([]).identity
+        link.send(Message("ready"))
+        peers.next([])
+        name = peers._connections[peers.members[0]]
+        assert name[1] > 0
+        peers._meter.allow(name, 1 << 30)
+        assert peers._meter._connections[name[0]] == (name[1], meter.WINDOW + (1 << 30))
+        peers._meter._end.set()
+        link.close(0)
 
 
 @linux

@@ -118,7 +118,8 @@ def write_index(project, cells):
 
 
 def record(project, name, seconds):
-    path = project / "figures" / "monacosfl" / f"{name}.json"
+    folder = "build/figures" if name.endswith(".smoke") else "figures"
+    path = project / folder / "monacosfl" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"seconds": seconds, "device": "a CPU"}))
 
