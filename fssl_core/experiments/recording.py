@@ -48,8 +48,9 @@ def record(ids: Sequence[str], *, profile: str, jobs: int = 1) -> pd.DataFrame:
     folder = project_root() / "build" / "record"
     with _figures_in(folder):
         table = execute([notebook.id for notebook in notebooks], profile=profile, jobs=jobs, folder=folder / profile)
+        drawn = {*table.loc[table["figure"].notna(), "artifact"]}  # by this call, and without an error
         for notebook in notebooks:
-            if table.set_index("artifact").at[notebook.id, "status"] == "ok":
+            if notebook.id in drawn:
                 for suffix in SUFFIXES:
                     with atomic_write(notebook.record_path(profile).with_suffix(suffix)) as file:
                         file.write(notebook.result_path(profile).with_suffix(suffix).read_bytes())

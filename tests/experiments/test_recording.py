@@ -93,3 +93,15 @@ def test_a_notebook_without_parameters_has_nothing_to_record(project):
 
 def test_the_table_is_that_of_the_batch(project, executed):
     assert isinstance(recording.record(["paper1/fig1"], profile="laptop"), pd.DataFrame)
+
+
+def test_what_an_earlier_call_drew_does_not_become_a_record(project, monkeypatch):
+    """A notebook that ends well without saving anything leaves the files of the last time where they are."""
+    for suffix in recording.SUFFIXES:
+        path = project / "build" / "record" / "paper1" / f"fig1.laptop{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+        os.utime(path, (1, 1))
+    monkeypatch.setattr(notebooks, "run_tasks", lambda tasks, jobs: [notebooks.Outcome(tasks[0], "", 1.0, started=1e9)])
+    assert recording.record(["paper1/fig1"], profile="laptop")["status"].tolist() == ["ok"]
+    assert not (project / "figures").exists()
