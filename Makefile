@@ -5,6 +5,8 @@ PROFILE ?= smoke
 JOBS ?= 2
 TORCH ?= cuda
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# Or torch's threads wait busily where a notebook imports torch before fssl_core.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fssl_core import __version__
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   fssl list                                            what there is
+  fssl plan --profile paper                            what a profile would compute, before it starts
   fssl reproduce                                       every notebook at the smoke profile, in minutes
   fssl reproduce monacosfl --jobs 2                    all notebooks of a paper, two at a time
   fssl reproduce monacosfl/fig6 --profile laptop       one figure, larger
@@ -72,9 +73,18 @@ def _parser() -> argparse.ArgumentParser:
     def add_ids(command: argparse.ArgumentParser) -> None:
         text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
         command.add_argument("ids", nargs="*", metavar="ID", help=text)
-        command.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time; default: 1")
+        text = "notebooks at a time; default: one for each GPU, or 1"
+        command.add_argument("--jobs", type=int, metavar="N", help=text)
 
     add("list", _list, "list the notebooks with their IDs and the profiles they are recorded at")
+
+    command = add("plan", _plan, "tell what notebooks would compute: runs, data, hours, memory and disk")
+    text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
+    command.add_argument("ids", nargs="*", metavar="ID", help=text)
+    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    text = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    command.add_argument("--json", action="store_true", help="print every run with all that is known of it")
 
     command = add("reproduce", _reproduce, "execute notebooks and tell which claims held and where the figures are")
     add_ids(command)
@@ -88,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="set a parameter of the notebooks, the value in YAML, e.g. --set 'seeds=[0, 1]'; repeatable",
     )
+    text = "compute the runs on the Dask cluster whose scheduler is there, e.g. tcp://10.0.0.1:8786"
+    command.add_argument("--cluster", metavar="ADDRESS", help=text)
 
     text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
     command = add("record", _record, text)
@@ -151,20 +163,36 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    import pandas as pd
-
     from fssl_core.experiments.notebooks import find_notebooks
     from fssl_core.paths import PROFILES
 
-    rows = [
-        {
-            "ID": notebook.id,
-            "title": notebook.title,
-            "recorded": ", ".join(profile for profile in PROFILES if notebook.record_path(profile).exists()),
-        }
-        for notebook in find_notebooks()
-    ]
-    print(_text(pd.DataFrame(rows, columns=["ID", "title", "recorded"])))
+    notebooks = find_notebooks()
+    recorded = [[profile for profile in PROFILES if book.record_path(profile).exists()] for book in notebooks]
+    columns = {
+        "ID": [book.id for book in notebooks],
+        "title": [book.title for book in notebooks],
+        "recorded": [", ".join(profiles) for profiles in recorded],
+    }
+    print(_lines(columns))
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from fssl_core.planning.plan import plan
+
+    parameters = dict(_assignment(text) for text in arguments.set)
+    found = plan(arguments.ids, profile=arguments.profile, parameters=parameters)
+    if arguments.json:
+        print(found.as_json())
+        return 0
+    table = found.table()
+    numbers = [name for name in table if table[name].dtype.kind == "f"]
+    print(_text(table.assign(**{name: table[name].map(_short) for name in numbers}), right=numbers))
+    for sentence in found.missing.values():
+        print(f"\n{sentence}")
+    for notebook, lines in found.unknown.items():
+        print(f"\n{notebook}: not in the table, {'; '.join(lines)}")
+    print(f"\n{found.explained()}")
     return 0
 
 
@@ -173,7 +201,13 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.paths import figures_root, shown_path
 
     parameters = dict(_assignment(text) for text in arguments.set)
-    table = execute(arguments.ids, profile=arguments.profile, parameters=parameters, jobs=arguments.jobs)
+    table = execute(
+        arguments.ids,
+        profile=arguments.profile,
+        parameters=parameters,
+        jobs=arguments.jobs,
+        cluster=arguments.cluster,
+    )
     return _tell_outcome(table, f"Figures and numbers: {shown_path(figures_root())}/<artifact>.{arguments.profile}.*")
 
 
@@ -226,7 +260,7 @@ def _refresh(arguments: argparse.Namespace) -> int:
     from fssl_core.reporting.index_page import update_index
     from fssl_core.reporting.navigation import update_navigation
 
-    failed = refresh(arguments.ids, jobs=arguments.jobs)
+    failed = refresh(arguments.ids, jobs=arguments.jobs or 1)
     update_navigation()
     if not arguments.ids or "index" in arguments.ids:
         update_index()
@@ -350,23 +384,34 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise SettingError(name, value, "a value in YAML, e.g. 3, 1e-3, word, true, [0, 1]") from error
 
 
-def _text(frame: "pd.DataFrame") -> str:
-    """A table for the terminal: numbers to the right, all else to the left, missing values blank.
+def _short(value: float) -> str:
+    """Two digits that count; a dot where there is next to nothing."""
+    return "." if value < 0.005 else f"{value:,.0f}" if value >= 9.5 else f"{value:.2g}"
 
-    On a terminal too narrow for it, the widest column is cut so that each row keeps its line.
-    """
+
+def _text(frame: "pd.DataFrame", right: Collection[str] = ()) -> str:
+    """A table for the terminal: numbers, and columns ``right``, to the right, all else left, missing values blank."""
     blank = frame.astype(object).where(frame.notna(), "")
-    cells = {name: [str(name), *map(str, blank[name])] for name in frame}
+    columns = {str(name): [str(value) for value in blank[name]] for name in frame}
+    return _lines(columns, right={str(name) for name in frame if frame[name].dtype.kind in "if"} | {*right})
+
+
+def _lines(columns: dict[str, list[str]], right: Collection[str] = ()) -> str:
+    """Columns of texts below their names, these to the right and all others to the left.
+
+    On a terminal too narrow for them, the widest column is cut so that each row keeps its line.
+    """
+    cells = {name: [name, *column] for name, column in columns.items()}
     widths = {name: max(map(len, column)) for name, column in cells.items()}
     widest = max(widths, key=widths.get)
     too_wide = max(0, sum(widths.values()) + 2 * (len(widths) - 1) - _width())
     widths[widest] = max(min(20, widths[widest]), widths[widest] - too_wide)
-    columns = []
+    aligned = []
     for name, column in cells.items():
         width = widths[name]
         column = [cell if len(cell) <= width else cell[: width - 1] + "…" for cell in column]
-        columns.append([cell.rjust(width) if frame[name].dtype.kind in "if" else cell.ljust(width) for cell in column])
-    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+        aligned.append([cell.rjust(width) if name in right else cell.ljust(width) for cell in column])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*aligned, strict=True))
 
 
 def _width() -> int:

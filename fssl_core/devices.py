@@ -2,13 +2,18 @@
 
 import ctypes
 import os
+import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from fssl_core.errors import SettingError
+from fssl_core.notices import notice
 
 PRECISIONS = ("float32", "bfloat16", "float64")  # bfloat16: in forward passes only; weights and sums stay float32
 
@@ -35,6 +40,16 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
     return found
 
 
+@cache
+def cpu_name() -> str:
+    """The processor as the system calls it."""
+    if sys.platform.startswith("linux"):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def keep_freed_memory() -> bool:
     """Ask glibc to keep big freed buffers for the next operation instead of returning them to the kernel.
 
@@ -54,6 +69,25 @@ def keep_freed_memory() -> bool:
     )
 
 
+def do_not_wait_busily() -> None:
+    """Make the best of a torch that was imported before it could be told how its threads are to wait.
+
+    With libgomp, which torch has on Linux, they then wait busily, and that cannot be changed any more: steps take
+    several times as long on two threads as on one when the machine has anything else to do. One thread never waits.
+    Who has chosen a number of threads keeps it. A line says so, once.
+    """
+    if not sys.platform.startswith("linux") or torch.get_num_threads() == 1:
+        return
+    what = "computes on several threads, which wait busily"
+    if not {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & os.environ.keys():
+        torch.set_num_threads(1)
+        what = "computes on one thread, as several would wait busily"
+    notice(
+        f"torch was imported before fssl_core and {what}. Set OMP_WAIT_POLICY=PASSIVE where Python or Jupyter starts, "
+        "or import fssl_core first."
+    )
+
+
 def dtype_of(precision: str) -> torch.dtype:
     """Of weights and images, for one of ``PRECISIONS``."""
     return torch.float64 if precision == "float64" else torch.float32
@@ -64,13 +98,59 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
+def in_full_precision(function: Callable) -> Callable:
+    """A function of tensors, such as a loss, that computes in float32 or more inside :func:`autocast`, too.
+
+    Eight bits of a bfloat16 similarity do not tell neighbours apart. And a loop over steps must not stand in one
+    autocast: that keeps the first cast of a weight until it ends, so that all later steps train behind a stale copy.
+    """
+
+    @wraps(function)
+    def computed(*values: Any, **named: Any) -> Any:
+        device = next(value for value in (*values, *named.values()) if isinstance(value, torch.Tensor)).device
+        if device.type == "meta":  # where steps are counted, and autocast is unknown
+            return function(*values, **named)
+        with torch.autocast(device.type, enabled=False):
+            named = {name: _all_digits(value) for name, value in named.items()}
+            return function(*map(_all_digits, values), **named)
+
+    return computed
+
+
+def _all_digits(value: Any) -> Any:
+    half = isinstance(value, torch.Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    return value.float() if half else value
+
+
 @contextmanager
 def repeatable_kernels() -> Iterator[None]:
-    """Inside the block cuDNN uses only algorithms that give the same bits every time, and picks none by timing."""
-    cudnn = torch.backends.cudnn
-    before = cudnn.deterministic, cudnn.benchmark
-    cudnn.deterministic, cudnn.benchmark = True, False
+    """Inside the block a device computes as it does for every run, whatever the process has chosen outside.
+
+    cuDNN uses only algorithms that give the same bits every time, and picks none by timing. Of float32 on a GPU,
+    convolutions may round factors to TF32 (10 bits), which is PyTorch's default and so what the papers' code has on
+    current GPUs; matrix products keep all digits, since losses, similarities and heads are made of them. A CPU keeps
+    all digits of both. See :func:`tf32`.
+    """
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    chosen = (
+        (cudnn, "deterministic", True),
+        (cudnn, "benchmark", False),
+        (cudnn.conv, "fp32_precision", "tf32"),
+        (torch.backends.cuda.matmul, "fp32_precision", "ieee"),
+        (mkldnn.conv, "fp32_precision", "ieee"),
+        (mkldnn.matmul, "fp32_precision", "ieee"),
+    )
+    before = [getattr(backend, name) for backend, name, _ in chosen]
+    for backend, name, value in chosen:
+        setattr(backend, name, value)
     try:
         yield
     finally:
-        cudnn.deterministic, cudnn.benchmark = before
+        for (backend, name, _), value in zip(chosen, before, strict=True):
+            setattr(backend, name, value)
+
+
+def tf32(device: torch.device) -> list[str]:
+    """Which operations of float32 a device rounds to TF32 inside :func:`repeatable_kernels`."""
+    tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return ["convolutions"] if tensor_cores else []

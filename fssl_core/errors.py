@@ -42,6 +42,13 @@ class SettingError(FsslError, ValueError):
         super().__init__(f"{name}={shown} cannot be used: expected {expected}.")
         self.name, self.value, self.expected = name, value, expected
 
+    def __reduce__(self) -> tuple:  # from another process it comes back as what it was
+        return type(self), (self.name, self.value, self.expected)
+
+
+class RunsFailedError(FsslError):
+    """Several runs of those that were asked for could not be computed; each error is in the message."""
+
 
 class DataError(FsslError):
     """A data set is missing, damaged, or not what its name says."""

@@ -1,6 +1,7 @@
 """Lines for what a user should know although nothing is wrong: on stderr, or in the output of a notebook's cell."""
 
 import sys
+from collections.abc import Callable
 
 from tqdm import tqdm
 
@@ -8,6 +9,7 @@ LONGEST = 300  # characters of what another machine said
 TRANSIENT = {"fssl": "transient"}  # metadata of outputs that are for whoever is watching: `fssl refresh` drops them
 
 _seen: set[str] = set()
+_listeners: list[Callable[[str], None]] = []
 
 
 def notice(message: str) -> None:
@@ -30,12 +32,19 @@ def say(text: str) -> None:
 
 def tell(line: str) -> None:
     """A line as it is: below a notebook's cell, or on stderr above progress bars."""
-    if in_kernel():  # not on stderr, which notebooks show as if something were wrong
+    if _listeners:
+        _listeners[-1](line)
+    elif in_kernel():  # not on stderr, which notebooks show as if something were wrong
         from IPython.display import display
 
         display({"text/plain": line}, raw=True, metadata=TRANSIENT)
     else:
         tqdm.write(line, file=sys.stderr)
+
+
+def send_lines(listener: Callable[[str], None]) -> None:
+    """From now on lines go there: this process computes for another one, which shows them."""
+    _listeners.append(listener)
 
 
 def in_kernel() -> bool:

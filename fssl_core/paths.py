@@ -37,6 +37,12 @@ def records_root() -> Path:
     return project_root() / "figures"
 
 
+def cache_root() -> Path:
+    """``$FSSL_CACHE`` if set, else ``fssl_core`` in the user's folder of caches: what was measured on this machine."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return _chosen("FSSL_CACHE") or (Path(caches) if caches else Path.home() / ".cache") / "fssl_core"
+
+
 def shown_path(path: Path) -> str:
     """A path as a reader of the project writes it."""
     with suppress(ValueError):

@@ -88,6 +88,21 @@ class Settings:
                     found |= nested.data_sets
         return frozenset(found)
 
+    @property
+    def needs(self) -> "tuple[Settings, ...]":
+        """The runs whose results a run of these settings uses, by default all that are among its fields.
+
+        They are computed first. One that is missing here is computed when the run asks for it.
+        """
+        found = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            for nested in value if isinstance(value, tuple) else (value,):
+                if isinstance(nested, Settings):
+                    own = (nested,) if callable(getattr(nested, "execute", None)) else nested.needs
+                    found |= {settings.key: settings for settings in own}
+        return tuple(found.values())
+
 
 @cache
 def _hints(kind: type[Settings]) -> dict[str, list[Any]]:

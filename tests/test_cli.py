@@ -72,7 +72,7 @@ def test_reproduce_prints_a_table_and_fails_when_a_notebook_fails(project, execu
         "",
         "Figures and numbers: build/figures/<artifact>.smoke.*",
     ]
-    assert executed == [([], {"profile": "smoke", "parameters": {}, "jobs": 1})]
+    assert executed == [([], {"profile": "smoke", "parameters": {}, "jobs": None, "cluster": None})]
     assert cli.main(["reproduce", "monacosfl/fig6"]) == 0
 
 
@@ -88,7 +88,8 @@ def test_reproduce_reads_values_as_yaml(project, executed):
         "n=3",
     ]
     options = [part for value in values for part in ("--set", value)]
-    cli.main(["reproduce", "monacosfl/fig6", "--profile", "laptop", "--jobs", "2", *options])
+    where = ["--jobs", "2", "--cluster", "tcp://10.0.0.1:8786"]
+    cli.main(["reproduce", "monacosfl/fig6", "--profile", "laptop", *where, *options])
     parameters = {
         "seeds": [0, 0.001],
         "rate": 0.001,
@@ -99,7 +100,8 @@ def test_reproduce_reads_values_as_yaml(project, executed):
         "limit": None,
         "n": 3,
     }
-    assert executed == [(["monacosfl/fig6"], {"profile": "laptop", "parameters": parameters, "jobs": 2})]
+    values = {"profile": "laptop", "parameters": parameters, "jobs": 2, "cluster": "tcp://10.0.0.1:8786"}
+    assert executed == [(["monacosfl/fig6"], values)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 
-from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
+from fssl_core import devices
+from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels, tf32
 from fssl_core.errors import SettingError
 
 
@@ -35,6 +36,67 @@ def test_kernels_are_repeatable_inside_and_as_before_outside():
     assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == before
 
 
+STEPS = """
+import os, resource, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+{first}
+import fssl_core
+import torch
+from fssl_core.experiments import split_settings
+from fssl_core.training.split import SplitTrainer
+
+settings = split_settings("smoke", clients=5, cut_layer=5)
+trainer = SplitTrainer(settings, settings.load_data())
+order, draws = trainer.start_epoch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+for step in range(8):
+    at = step % trainer.steps_per_epoch
+    trainer.step(trainer.data.train.images[order[:, at]], draws[:, at])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before, os.environ["OMP_WAIT_POLICY"])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="torch has libgomp on Linux only")
+def test_steps_take_no_longer_when_torch_is_imported_first():
+    """Without its own processor a thread that waits busily takes several times the work's time."""
+    chosen = {"OMP_WAIT_POLICY", "OMP_NUM_THREADS", "MKL_NUM_THREADS"}
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    seconds, said = {}, {}
+    for first in ("", "import torch"):
+        command = [sys.executable, "-c", STEPS.format(first=first)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        taken, policy = done.stdout.split()
+        assert policy == "PASSIVE"  # for the processes that this one starts, too
+        seconds[first], said[first] = float(taken), done.stderr.count("torch was imported before fssl_core")
+    assert seconds["import torch"] < 2 * seconds[""] + 0.5
+    if len(os.sched_getaffinity(0)) > 1:
+        assert said == {"": 0, "import torch": 1}
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads", "said"),
+    [
+        ({}, 1, "computes on one thread, as several would wait busily"),
+        ({"OMP_NUM_THREADS": "2"}, 2, "computes on several threads, which wait busily"),
+        ({"OMP_NUM_THREADS": "1"}, 1, ""),
+    ],
+)
+def test_a_chosen_number_of_threads_is_kept_and_the_rest_said(monkeypatch, variables, threads, said):
+    told = []
+    chosen = [int(variables.get("OMP_NUM_THREADS", 4))]
+    monkeypatch.setattr(devices.sys, "platform", "linux")
+    monkeypatch.setattr(devices, "notice", told.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: chosen[-1])
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    devices.do_not_wait_busily()
+    assert chosen[-1] == threads
+    assert [said in line for line in told] == ([True] if said else [])
+
+
 def test_the_package_asks_for_passive_waiting_unless_the_user_chose():
     code = "import os, fssl_core; print(os.environ['OMP_WAIT_POLICY'])"
     for chosen, expected in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
@@ -42,3 +104,37 @@ def test_the_package_asks_for_passive_waiting_unless_the_user_chose():
         environment |= {"OMP_WAIT_POLICY": chosen} if chosen else {}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
         assert done.stdout.strip() == expected
+
+
+def test_float32_on_a_gpu_is_what_the_docs_say_inside_and_as_before_outside():
+    backends = torch.backends
+    places = (backends.cudnn.conv, backends.cuda.matmul, backends.mkldnn.conv, backends.mkldnn.matmul)
+    before = [place.fp32_precision for place in places]
+    try:
+        backends.cudnn.conv.fp32_precision, backends.cuda.matmul.fp32_precision = "ieee", "tf32"
+        backends.mkldnn.matmul.fp32_precision = "bf16"
+        with repeatable_kernels():
+            assert [place.fp32_precision for place in places] == ["tf32", "ieee", "ieee", "ieee"]
+        assert [place.fp32_precision for place in places] == ["ieee", "tf32", before[2], "bf16"]
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.fp32_precision = value
+
+
+def test_a_fast_product_chosen_outside_does_not_reach_a_run():
+    """``torch.set_float32_matmul_precision("medium")`` lets a CPU multiply in bfloat16, too."""
+    factors = torch.rand(2, 64, 64, generator=torch.Generator().manual_seed(0))
+    expected = factors[0] @ factors[1]
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with repeatable_kernels():
+            assert torch.equal(factors[0] @ factors[1], expected)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_what_is_rounded_to_tf32(monkeypatch):
+    assert tf32(torch.device("cpu")) == []
+    for capability, expected in (((7, 5), []), ((9, 0), ["convolutions"])):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, value=capability: value)
+        assert tf32(torch.device("cuda")) == expected

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.flop_counter import FlopCounterMode
 
 from fssl_core.errors import SettingError
 from fssl_core.models import Backbone, GlobalPool, build_backbone, cut, cut_layers
@@ -58,6 +57,8 @@ def forward_macs(module: nn.Module, input_shape: Sequence[int]) -> Macs:
         module: any module; normalisations other than batch, group and layer norm count nothing.
         input_shape: of one input, without the batch, e.g. ``(3, 32, 32)``.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # imports triton, where there is one
+
     module = _on_meta(module).eval()  # batch norm costs 2 per element with its running statistics
     counted: Counter[str] = Counter()
 

@@ -28,7 +28,6 @@ from math import prod
 from typing import NamedTuple
 
 import torch
-import torchvision
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
@@ -140,11 +139,13 @@ def backbone_sizes(architecture: str, image_size: int | None = None, *, stem: st
     """
     check_choice("architecture", architecture, SETUPS)
     check_choice("stem", stem, ("cifar", "imagenet"))
+    from torchvision import models  # a second, which only this table needs
+
     with torch.device("meta"):
         if architecture == "VGG-16-BN":
-            model = torchvision.models.vgg16_bn(init_weights=False)
+            model = models.vgg16_bn(init_weights=False)
         else:
-            model = getattr(torchvision.models, architecture.lower().replace("-", ""))()
+            model = getattr(models, architecture.lower().replace("-", ""))()
             model.fc = nn.Identity()
             if stem == "cifar":
                 model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)

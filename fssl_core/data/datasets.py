@@ -19,7 +19,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fssl_core.data import digests, embedded, folders, readers
+from fssl_core.data import digests, embedded, folders, outlines, readers
+from fssl_core.data.outlines import MEDMNIST_COUNTS
 from fssl_core.devices import check_device
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
@@ -179,23 +180,9 @@ DOWNLOADS = {
 MEDMNIST = "medmnist/"  # the prefix of its sets' names, and their folder
 VALIDATION = ":val"  # after the name of a MedMNIST set: its validation split in place of the train split
 COCO, COCO_IMAGES = "coco", 118_287  # of train2017
+TINY_IMAGENET = "tiny-imagenet-200"
+CALTECH, IMAGENET12 = "caltech-101", "imagenet12"
 EMBEDDED = {"scattered-digits": embedded.scattered_digits, "digits": embedded.digits}
-
-# Train, validation and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41,
-# 2023, and the collection's later corrections of the organ sets); at larger sizes, as in pathmnist_64, the same.
-MEDMNIST_COUNTS = {
-    "bloodmnist": {(11_959, 1_712, 3_421)},
-    "breastmnist": {(546, 78, 156)},
-    "dermamnist": {(7_007, 1_003, 2_005)},
-    "octmnist": {(97_477, 10_832, 1_000)},
-    "organamnist": {(34_581, 6_491, 17_778), (34_561, 6_491, 17_778)},
-    "organcmnist": {(13_000, 2_392, 8_268), (12_975, 2_392, 8_216)},
-    "organsmnist": {(13_940, 2_452, 8_829), (13_932, 2_452, 8_827)},
-    "pathmnist": {(89_996, 10_004, 7_180)},
-    "pneumoniamnist": {(4_708, 524, 624)},
-    "retinamnist": {(1_080, 120, 400)},
-    "tissuemnist": {(165_466, 23_640, 47_280)},
-}
 
 
 def load_dataset(
@@ -226,17 +213,21 @@ def load_dataset(
     if image_size is not None and image_size < 1:
         raise SettingError("image_size", image_size, "None or at least 1 pixel")
     try:
-        data = _load(name, data_root(), image_size, _stamp(name))
+        if outlines.in_use() and name not in EMBEDDED:
+            data = outline(name, image_size)
+        else:
+            data = _load(name, data_root(), image_size, _stamp(name))
     except PermissionError as error:
         raise DataError(f"{error.filename or name} may not be read: change its permissions.") from error
-    if not data.official and (name in DOWNLOADS or name.startswith(MEDMNIST) or name == COCO):
+    published = name in DOWNLOADS or name.startswith(MEDMNIST) or name in (COCO, TINY_IMAGENET)
+    if published and not (data.official or outlines.in_use()):
         notice(
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
             "images): do not compare results on them with published ones."
         )
     if train_images is not None:
         data = data.with_fewer_images(train_images)
-    if device.type == "cpu":
+    if device.type == "cpu" or data.train.images.is_meta:
         return data
     return replace(data, train=data.train.to(device), test=data.test.to(device))
 
@@ -255,6 +246,23 @@ def _load(name: str, root: Path, image_size: int | None, stamp: str) -> Dataset:
     if image_size is not None:
         train, test = ((_resize(images, image_size), labels) for images, labels in (train, test))
     return Dataset(name, ImageSet(*train), ImageSet(*test), classes, official)
+
+
+def outline(name: str, image_size: int | None = None) -> Dataset:
+    """A set as :mod:`fssl_core.data.outlines` has it, its images without values on the meta device.
+
+    A folder of images that is none of the published sets has the images that are there.
+
+    Raises:
+        DataError: nothing tells what the set is like.
+    """
+    known, path = outlines.outline_of(name), find_dataset(name, data_root())
+    if known is None and path is None:
+        raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name, data_root())}")
+    if known is None:
+        known = outlines.Outline(*folders.count_folder(path), folders.count_classes(path), FOLDER_IMAGE_SIZE)
+    splits = (ImageSet(*known.split(images, image_size)) for images in (known.train, known.test))
+    return Dataset(name, *splits, tuple(map(str, range(known.classes))), official=False)
 
 
 def data_digest(name: str) -> str | None:
@@ -310,11 +318,30 @@ def how_to_get(name: str, root: Path) -> str:
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
     elif name.startswith(MEDMNIST):
-        how = f"Get {Path(_places(name)[0]).name} from https://medmnist.com and put it there."
+        file = Path(_places(name)[0]).name
+        how = (
+            f"Fetch https://zenodo.org/records/10519652/files/{file} and put it there; about it: https://medmnist.com."
+        )
     elif name == COCO:
         how = (
             "Fetch http://images.cocodataset.org/zips/train2017.zip (18 GB) and unpack it there, so that its images "
             f"lie in {root / COCO / 'train2017'}; no annotations are needed."
+        )
+    elif name == TINY_IMAGENET:
+        how = (
+            "Fetch http://cs231n.stanford.edu/tiny-imagenet-200.zip (248 MB) and unpack it there as it is, so that "
+            f"{root / TINY_IMAGENET / 'val' / 'val_annotations.txt'} is there."
+        )
+    elif name == CALTECH:
+        how = (
+            "Fetch https://data.caltech.edu/records/mzrjq-6wc02 (137 MB) and put the images of its 101 classes there, "
+            "as train/<class>/*.jpg and test/<class>/*.jpg, without BACKGROUND_Google. The paper does not state the "
+            "split; 30 training images of each class are usual."
+        )
+    elif name == IMAGENET12:
+        how = (
+            "Put images there as train/<class>/*.jpg and test/<class>/*.jpg. They are a 12-class subset of ImageNet; "
+            "the paper does not say which classes: take those of the work that it cites (Li et al., NeurIPS 2021)."
         )
     else:
         known = ", ".join(known_datasets())
@@ -341,6 +368,8 @@ def _is_official(name: str, path: Path, train: int, test: int) -> bool:
         return any((counts[place], counts[2]) == (train, test) for counts in MEDMNIST_COUNTS.get(subset, ()))
     if name == COCO:
         return (train, test) == (COCO_IMAGES, 0)
+    if name == TINY_IMAGENET:
+        return (train, test) == (100_000, 10_000)
     if name not in DOWNLOADS or (train, test) != DOWNLOADS[name].counts:
         return False
     from torchvision import datasets

@@ -1,7 +1,9 @@
 """Folders of images, with classes or without.
 
-With classes: ``{train,test or val}/<class>/``, at any depth below. Without: images that lie directly in ``train``, in
-``train2017`` (COCO's name) or in the folder itself. Each image is resized at its shorter side and cut at the centre.
+With classes: ``{train,test or val}/<class>/``, at any depth below; or as Tiny ImageNet is published, whose
+``val/val_annotations.txt`` names the class of each image in ``val/images``, and whose ``test`` has no labels. Without:
+images that lie directly in ``train``, in ``train2017`` (COCO's name) or in the folder itself. Each image is resized at
+its shorter side and cut at the centre.
 
 An image is what a viewer shows: turned as its EXIF data say, 16 bits a channel scaled to 8, transparent places on
 white, the first picture of several, CMYK by the plain formula; colour profiles are left aside. Files are JPEG or PNG by
@@ -40,6 +42,8 @@ LARGEST_IMAGE = 2**26  # pixels, 8192 x 8192; an image takes up to ten bytes a p
 LARGE_IMAGE = 2**22  # pixels; of images above, one is decoded at a time
 TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: which of Pillow's Transpose puts it upright
 ORIENTATION = 0x0112  # its tag
+ANNOTATIONS = Path("val", "val_annotations.txt")  # of Tiny ImageNet: a line for each image, its name and class first
+LARGEST_TABLE = 2**24  # bytes of that file; the published one has 0.4 MB
 PLACES = ("train", "train2017")  # of training images
 KEPT_FROM = 20_000  # images; to read and decode so many takes minutes
 BLOCK = 64  # images that a thread decodes at a time
@@ -74,10 +78,18 @@ def count_folder(folder: Path) -> tuple[int, int]:
     return train, test
 
 
+def count_classes(folder: Path) -> int:
+    """Number of classes, 0 without any; errors as those of :func:`list_folder`."""
+    return 0 if list_unlabelled(folder) else len(list_folder(folder)[0])
+
+
 def list_files(folder: Path) -> list[Path]:
-    """All images that :func:`read_folder` reads, in its order; errors as those of :func:`list_folder`."""
+    """All files that :func:`read_folder` reads, images in its order; errors as those of :func:`list_folder`."""
     plain = list_unlabelled(folder)
-    return plain or [path for files in list_folder(folder) for paths in files.values() for path in paths]
+    if plain:
+        return plain
+    images = [path for files in list_folder(folder) for paths in files.values() for path in paths]
+    return [*images, *filter(Path.is_file, [folder / ANNOTATIONS])]
 
 
 def is_image_folder(folder: Path) -> bool:
@@ -103,12 +115,17 @@ def list_unlabelled(folder: Path) -> list[Path]:
 def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
     """Train and test images of each class in ``folder``, in ``{train,test or val}/<class>/``, any depth below.
 
+    With Tiny ImageNet's table of classes the test images are those that it names.
+
     Raises:
-        DataError: a split is missing or empty, or the splits do not have the same classes.
+        DataError: a split is missing or empty, the splits do not have the same classes, or the table is damaged.
     """
     with damaged(folder):
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
-        splits = [_list_classes(folder / "train", folder), _list_classes(test, folder)]
+        listed = (folder / ANNOTATIONS).is_file()
+        if listed:
+            test = folder / ANNOTATIONS.parent
+        splits = [_list_classes(folder / "train", folder), _listed(folder) if listed else _list_classes(test, folder)]
     if splits[0].keys() != splits[1].keys():
         only = sorted(splits[0].keys() ^ splits[1].keys())
         raise DataError(
@@ -137,6 +154,28 @@ def _list_classes(split: Path, folder: Path) -> dict[str, list[Path]]:
         where = ", ".join(empty[:5]) or "<class>"
         raise DataError(f"{split} has no {', '.join(IMAGE_SUFFIXES)} images in {where}/.")
     return dict(sorted(files.items()))
+
+
+def _listed(folder: Path) -> dict[str, list[Path]]:
+    """Images of ``val/images`` by class, as the table beside them has it; both in the order of their names."""
+    table, images = folder / ANNOTATIONS, folder / ANNOTATIONS.parent / "images"
+    if table.stat().st_size > LARGEST_TABLE:
+        raise DataError(f"{table} has more than {LARGEST_TABLE:,} bytes: it is no table of Tiny ImageNet's classes.")
+    there, files = set(os.listdir(images)) if images.is_dir() else set(), {}
+    for number, line in enumerate(table.read_text(encoding="utf-8").splitlines(), start=1):
+        name, _, rest = line.partition("\t")
+        label = rest.partition("\t")[0]
+        if name not in there or not _is_image(name) or not label or not label.isprintable():
+            raise DataError(
+                f"{table}, line {number}: {one_line(line[:80])!r} should be the name of an image in {images} and its "
+                "class, with a tab between."
+            )
+        there.remove(name)  # a second line for it is refused
+        files.setdefault(label, []).append(images / name)
+    left = [name for name in there if _is_image(name)]
+    if left or not files:
+        raise DataError(f"{table} names {sum(map(len, files.values())):,} images, and {images} has {len(left):,} more.")
+    return {label: sorted(paths) for label, paths in sorted(files.items())}
 
 
 def _images_below(folder: Path) -> list[Path]:

@@ -11,12 +11,12 @@ and of its row of random numbers.
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from types import ModuleType
 from typing import Annotated
 
 import torch
 from torch import Tensor
-from torchvision.transforms.v2 import functional as TF
 
 from fssl_core.data.augment import change_rows
 from fssl_core.errors import SettingError
@@ -26,11 +26,19 @@ BINS = 31  # magnitudes go from 0 to 30
 MOVES = 150 / 331  # largest translation, as a share of the image's side
 
 
+@cache
+def _torchvision() -> ModuleType:
+    """Its functions of images; they take a second to import, and only those who draw augmentations need them."""
+    from torchvision.transforms.v2 import functional
+
+    return functional
+
+
 def _affine(images: Tensor, *, dx: int = 0, dy: int = 0, shear_x: float = 0.0, shear_y: float = 0.0) -> Tensor:
     # Sheared about the corner, by slopes that torchvision wants as angles.
     angles = [math.degrees(math.atan(shear)) for shear in (shear_x, shear_y)]
     centre = [0, 0] if shear_x or shear_y else None
-    return TF.affine(images, angle=0.0, translate=[dx, dy], scale=1.0, shear=angles, center=centre)
+    return _torchvision().affine(images, angle=0.0, translate=[dx, dy], scale=1.0, shear=angles, center=centre)
 
 
 # By name: a function of uint8 images and of ``at``, which gives the strength between those of magnitude 0 and 30. In
@@ -40,18 +48,18 @@ SIGNED = {
     "shear-y": lambda x, at: _affine(x, shear_y=at(0, 0.3)),
     "translate-x": lambda x, at: _affine(x, dx=int(at(0, MOVES * x.shape[-1]))),
     "translate-y": lambda x, at: _affine(x, dy=int(at(0, MOVES * x.shape[-2]))),
-    "rotate": lambda x, at: TF.rotate(x, at(0, 30)),  # degrees
-    "brightness": lambda x, at: TF.adjust_brightness(x, 1 + at(0, 0.9)),
-    "colour": lambda x, at: TF.adjust_saturation(x, 1 + at(0, 0.9)),
-    "contrast": lambda x, at: TF.adjust_contrast(x, 1 + at(0, 0.9)),
-    "sharpness": lambda x, at: TF.adjust_sharpness(x, 1 + at(0, 0.9)),
+    "rotate": lambda x, at: _torchvision().rotate(x, at(0, 30)),  # degrees
+    "brightness": lambda x, at: _torchvision().adjust_brightness(x, 1 + at(0, 0.9)),
+    "colour": lambda x, at: _torchvision().adjust_saturation(x, 1 + at(0, 0.9)),
+    "contrast": lambda x, at: _torchvision().adjust_contrast(x, 1 + at(0, 0.9)),
+    "sharpness": lambda x, at: _torchvision().adjust_sharpness(x, 1 + at(0, 0.9)),
 }
 UNSIGNED = {
     "identity": lambda x, at: x,
-    "posterize": lambda x, at: TF.posterize(x, 8 - round(at(0, 4))),  # bits
-    "solarize": lambda x, at: TF.solarize(x, 255 * at(1, 0)),
-    "auto-contrast": lambda x, at: TF.autocontrast(x),
-    "equalize": lambda x, at: TF.equalize(x),
+    "posterize": lambda x, at: _torchvision().posterize(x, 8 - round(at(0, 4))),  # bits
+    "solarize": lambda x, at: _torchvision().solarize(x, 255 * at(1, 0)),
+    "auto-contrast": lambda x, at: _torchvision().autocontrast(x),
+    "equalize": lambda x, at: _torchvision().equalize(x),
 }
 OPERATIONS = SIGNED | UNSIGNED
 

@@ -23,22 +23,16 @@ from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
 from fssl_core.data.randaugment import RandAugment
-from fssl_core.devices import (
-    PRECISIONS,
-    autocast,
-    default_device,
-    dtype_of,
-    keep_freed_memory,
-    repeatable_kernels,
-)
+from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.metrics import classification_metrics, mean_over_batches
 from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.models import GlobalPool
 from fssl_core.models.heads import MLP
+from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.random import generator
-from fssl_core.settings import Count, NonNegative, Range, Whole, check_choice, check_range
+from fssl_core.settings import Count, NonNegative, Range, Settings, Whole, check_range
 
 BATCH_OF_RATE = 256  # the base learning rate is that of this batch
 
@@ -62,15 +56,24 @@ class FineTuneSettings(TransferSettings):
     weight_decay: NonNegative = 1e-5
     augmentation: RandAugment = field(default_factory=RandAugment)
     scratch: bool = False  # start from first values in place of the pre-trained ones
-    precision: str = "float32"  # bfloat16: autocast; weights and AdamW's averages stay float32
+    precision: str = "float32"  # bfloat16: autocast; weights and AdamW's averages stay float32; "auto": see precision
 
     def check(self) -> None:
         super().check()
         check_range("warmup_epochs", self.warmup_epochs, 0, self.epochs)
-        check_choice("precision", self.precision, PRECISIONS)
+        object.__setattr__(self, "precision", chosen_precision(self.precision))
         if self.scratch and not hasattr(self.pretraining, "build_backbone"):
             expected = "settings with build_backbone, for example an AveragingSettings, where scratch=True"
             raise SettingError("pretraining", type(self.pretraining).__name__, expected)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Of its arithmetic, where that has changed."""
+        return versions_of(self.precision)
+
+    @property
+    def needs(self) -> tuple[Settings, ...]:
+        return () if self.scratch else super().needs
 
     def learning_rate(self, epoch: float) -> float:
         """The rate at a time in [0, epochs), a fraction being a part of an epoch's steps."""
@@ -99,7 +102,7 @@ class FineTuneSettings(TransferSettings):
         source = self.pretraining.load_data(device)
         data = self.evaluation_data(source)
         chosen = self.labelled_images(data).to(device)  # what cannot be used is found before any training
-        with repeatable_kernels():
+        with run.saver() as saver, repeatable_kernels():
             tuning = FineTuning(self, self.starting_model(run, source), source, data, chosen)
             state = run.checkpoint.load()
             if state is not None:
@@ -107,11 +110,11 @@ class FineTuneSettings(TransferSettings):
             progress(len(tuning.rows), self.epochs)
             while len(tuning.rows) < self.epochs:
                 tuning.train_epoch()
-                run.checkpoint.save(tuning.state_dict())
+                saver.offer(tuning.state_dict)
                 last = tuning.rows[-1]
                 progress(len(tuning.rows), self.epochs, loss=last["loss"], accuracy=last["accuracy"])
             predictions = tuning.predictions()
-        run.write_table("metrics", pd.DataFrame(tuning.rows))
+            run.write_table("metrics", pd.DataFrame(tuning.rows))
         labels, classes = data.test.labels, len(data.classes)
         whole = asdict(classification_metrics(predictions, labels, classes))
         by_batch = asdict(mean_over_batches(predictions, labels, classes, self.batch))

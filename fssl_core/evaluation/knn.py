@@ -39,7 +39,7 @@ def knn_accuracy(
         query_labels: int64 [M].
         k: number of neighbours; with a bank smaller than that, all of it votes and one notice says so.
         temperature: T > 0; the smaller, the more the nearest neighbours decide.
-        block: queries handled at a time; memory is about ``1.5 * block * N`` floats.
+        block: queries handled at a time; memory is about ``block * N`` floats.
 
     Returns:
         Accuracy in [0, 1].
@@ -58,15 +58,28 @@ def knn_accuracy(
         k = len(bank)
 
     bank = F.normalize(bank.float())
-    votes_for = F.one_hot(bank_labels).to(bank.dtype)  # [N, classes]
+    classes = int(bank_labels.max()) + 1
     correct = torch.zeros((), dtype=torch.int64, device=bank.device)
     with torch.autocast(bank.device.type, enabled=False):
         for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
             similarity = F.normalize(query.float()) @ bank.T  # [B, N]
-            top = similarity.topk(k).values  # [B, k], descending
-            outside = similarity < top[:, -1:]
-            # exp(sim / T) up to a factor per query, which keeps the largest weight at 1 for any temperature
-            weight = similarity.sub_(top[:, :1]).div_(temperature).exp_().masked_fill_(outside, 0)
-            votes = weight @ votes_for  # [B, classes]
+            # One more than vote, to see whether it is as similar as the last of them.
+            top, nearest = similarity.topk(min(k + 1, len(bank)))  # [B, k + 1], descending
+            votes = _votes(top[:, :k], bank_labels[nearest[:, :k]], top[:, :1], temperature, classes)
+            tied = (top[:, k - 1] == top[:, -1]).nonzero().flatten() if k < len(bank) else ()
+            for row in tied:  # rare
+                voting = (similarity[row] >= top[row, k - 1]).nonzero()[:, 0]
+                values = similarity[row, voting][None], bank_labels[voting][None]
+                votes[row] = _votes(*values, top[row, :1][None], temperature, classes)[0]
             correct += (votes.argmax(1) == label).sum()
     return correct.item() / len(queries)
+
+
+def _votes(similarity: Tensor, labels: Tensor, largest: Tensor, temperature: float, classes: int) -> Tensor:
+    """The votes ``[B, classes]`` of neighbours with these similarities and labels, ``[B, n]`` each.
+
+    In float64, so that the order of the neighbours does not matter. ``exp(sim / T)`` is taken up to a factor per query,
+    which keeps the largest weight at 1 for any temperature.
+    """
+    weight = similarity.sub(largest).div_(temperature).exp_().double()
+    return weight.new_zeros(len(weight), classes).scatter_add_(1, labels, weight)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.downstream import DownstreamSettings, HeadResult
 from fssl_core.evaluation.features import check_features
@@ -63,6 +64,7 @@ def labelled_subset(images: int, label_fraction: float, seed: int) -> Tensor:
     return torch.randperm(images, generator=generator(seed, "labelled images"))[:labels]
 
 
+@in_full_precision
 def semi_supervised(
     labelled_x: Tensor,
     labelled_y: Tensor,

@@ -1,23 +1,35 @@
-"""Runs as values, the folder they are kept in, their settings by profile, and notebooks executed in batch."""
+"""Runs as values, the folder they are kept in, their settings by profile, and notebooks executed in batch.
 
-from fssl_core.experiments.profiles import averaging_settings, split_settings
-from fssl_core.experiments.profiles_ldawa import ldawa_probe, ldawa_settings
-from fssl_core.experiments.profiles_lwfedssl import lwfedssl_evaluation, lwfedssl_settings
-from fssl_core.experiments.profiles_mfcl import mfcl_rival_settings, mfcl_settings
-from fssl_core.experiments.store import Run, run, run_all, runs_table, stored_run
+A name is imported when it is first used: who lists the notebooks needs no torch, and who trains one engine not the
+others.
+"""
 
-__all__ = [
-    "Run",
-    "averaging_settings",
-    "ldawa_probe",
-    "ldawa_settings",
-    "lwfedssl_evaluation",
-    "lwfedssl_settings",
-    "mfcl_rival_settings",
-    "mfcl_settings",
-    "run",
-    "run_all",
-    "runs_table",
-    "split_settings",
-    "stored_run",
-]
+from importlib import import_module
+from typing import Any
+
+_MODULES = {  # of each name
+    "Run": "store",
+    "averaging_settings": "profiles",
+    "ldawa_probe": "profiles_ldawa",
+    "ldawa_settings": "profiles_ldawa",
+    "lwfedssl_evaluation": "profiles_lwfedssl",
+    "lwfedssl_settings": "profiles_lwfedssl",
+    "mfcl_rival_settings": "profiles_mfcl",
+    "mfcl_settings": "profiles_mfcl",
+    "run": "store",
+    "run_all": "store",
+    "runs_table": "store",
+    "split_settings": "profiles",
+    "stored_run": "store",
+}
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from fssl_core.experiments import display
+from fssl_core.experiments import display, resources
 from fssl_core.experiments.display import BAR, State, duration, joined, plural, time_left
 from fssl_core.experiments.speed import relative_speed
 from fssl_core.notices import say, tell
@@ -32,6 +32,7 @@ class Batch:
 
     def __init__(self, tasks: Sequence["Task"], jobs: int, folder: Path) -> None:
         self.tasks, self.jobs = {task.notebook.id: task for task in tasks}, jobs
+        self.workers = max(1, len(resources.workers()) // jobs)  # runs of a notebook at a time
         self.files = {id: folder / f"{number}.json" for number, id in enumerate(self.tasks)}
         self.profile = next((task.parameters["profile"] for task in tasks if "profile" in task.parameters), "smoke")
         found = {id: task.notebook.record(self.profile) for id, task in self.tasks.items()}
@@ -127,7 +128,7 @@ class Batch:
             share = len(set(runs) - seen) / len(set(runs)) if runs else 1.0
             seen.update(runs or ())
             speed = self.speeds[record.get("device", "")] or 1.0
-            expected[id] = (record["seconds"] * share + AROUND_SECONDS) / speed
+            expected[id] = (record["seconds"] * share / self.workers + AROUND_SECONDS) / speed
         return expected
 
     def _plan(self) -> str:
@@ -157,11 +158,9 @@ def _far(state: State | None, seconds: float) -> str:
     """How far a notebook is, in words."""
     if state is None:
         return f"running for {duration(seconds)}"
-    return joined(f"{state.done} of {plural(state.runs, 'run')}", state.of_steps(), time_left(state.left))
+    return state.words(steps=True)
 
 
 def _share(state: State | None) -> float:
     """How much of what a notebook computes now is done."""
-    if state is None:
-        return 0.0
-    return min(1.0, (state.done + (state.step / state.steps if state.steps else 0.0)) / state.runs)
+    return 0.0 if state is None else state.share()

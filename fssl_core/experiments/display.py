@@ -20,9 +20,40 @@ from fssl_core.notices import TRANSIENT, in_kernel, say
 
 REPORT_SECONDS = 0.5  # between two states that the process which executes notebooks may read
 LOG_SECONDS = 60.0  # between two lines where stderr is a file
+SHOWN = 8  # runs that are shown at a time
 BAR = {"bar_format": "|{bar:16}| {desc}", "leave": False, "dynamic_ncols": True}  # a bar of tqdm, with our words
 # A bar, and words that wrap beside it: only such styles as JupyterLab leaves in a notebook that it does not trust yet.
 _LINE, _BAR = "padding-left: 13.5em; text-indent: -13em", "width: 12em; vertical-align: middle"
+
+
+@dataclass(frozen=True)
+class Running:
+    """How far one run is, in plain values.
+
+    Attributes:
+        title: what tells it from others.
+        unit: of its steps.
+        step: the last one that is done.
+        steps: how many in all; 0 until the run has told.
+        figures: that it shows, by name.
+        left: seconds; ``None`` if unknown.
+    """
+
+    title: str
+    unit: str = "step"
+    step: int = 0
+    steps: int = 0
+    figures: dict[str, Any] = field(default_factory=dict)
+    left: float | None = None
+
+    def words(self) -> str:
+        """The run in a line; what comes last is what a narrow terminal cuts off."""
+        figures = (f"{name} {_short(value)}" for name, value in self.figures.items())
+        return joined(self.title, self.of_steps(), time_left(self.left), ", ".join(figures))
+
+    def of_steps(self) -> str:
+        """For example ``epoch 3 of 40``."""
+        return f"{self.unit} {self.step} of {self.steps}" if self.steps else ""
 
 
 @dataclass(frozen=True)
@@ -32,37 +63,34 @@ class State:
     Attributes:
         runs: how many in all.
         done: of them, with those that were stored.
-        title: of the run that is being computed; empty while there is none.
-        unit: of its steps.
-        step: the last one that is done.
-        steps: how many in all; 0 until the run has told.
-        figures: that it shows, by name.
+        running: those that are being computed.
         left: seconds for all runs; ``None`` if unknown.
-        run_left: seconds for this run; ``None`` if unknown.
     """
 
     runs: int
     done: int
-    title: str = ""
-    unit: str = "step"
-    step: int = 0
-    steps: int = 0
-    figures: dict[str, Any] = field(default_factory=dict)
+    running: tuple[Running, ...] = ()
     left: float | None = None
-    run_left: float | None = None
 
-    def of_runs(self) -> str:
-        """All runs in a line."""
-        return joined(f"{self.done} of {plural(self.runs, 'run')}", time_left(self.left))
+    def words(self, *, steps: bool = False) -> str:
+        """All runs in a line, if ``steps`` with how far the only one is that is being computed."""
+        far = f"{len(self.running)} at a time" if len(self.running) > 1 else ""
+        if steps and len(self.running) == 1:
+            far = self.running[0].of_steps()
+        return joined(f"{self.done} of {plural(self.runs, 'run')}", far, time_left(self.left))
 
-    def of_run(self) -> str:
-        """The run in a line; what comes last is what a narrow terminal cuts off."""
-        figures = (f"{name} {_short(value)}" for name, value in self.figures.items())
-        return joined(self.title, self.of_steps(), time_left(self.run_left), ", ".join(figures))
+    def share(self) -> float:
+        """Of the work, what is done: 0 to 1."""
+        begun = sum(run.step / run.steps for run in self.running if run.steps)
+        return min(1.0, (self.done + begun) / self.runs) if self.runs else 0.0
 
-    def of_steps(self) -> str:
-        """For example ``epoch 3 of 40``."""
-        return f"{self.unit} {self.step} of {self.steps}" if self.steps else ""
+    def lines(self) -> list[tuple[int, int, str]]:
+        """What to show: of each line what is done, of how much, and the words."""
+        lines = [(self.done, self.runs, self.words())] if self.runs > 1 else []
+        lines += [(run.step, run.steps, run.words()) for run in self.running[:SHOWN]]
+        if len(self.running) > SHOWN:
+            lines.append((0, 0, f"and {len(self.running) - SHOWN} more"))
+        return lines
 
 
 class View(Protocol):
@@ -91,9 +119,7 @@ class _Cell:
         self.drawn = False
 
     def draw(self, state: State) -> None:
-        lines = [(state.done, state.runs, state.of_runs())] if state.runs > 1 else []
-        if state.title:
-            lines.append((state.step, state.steps, state.of_run()))
+        lines = state.lines()
         markup = "".join(
             f'<div style="{_LINE}"><progress style="{_BAR}" {_value(done, total)}></progress> {html.escape(text)}</div>'
             for done, total, text in lines
@@ -111,14 +137,15 @@ class _Cell:
 
 
 class _Terminal:
-    """Two bars, all runs and the current one, which go in the end."""
+    """Bars, of all runs and of each that is being computed, which go in the end."""
 
     def __init__(self) -> None:
         self.bars: list[tqdm] = []
 
     def draw(self, state: State) -> None:
-        lines = [(state.done, state.runs, state.of_runs())] if state.runs > 1 else []
-        lines.append((state.step, state.steps, state.of_run()))
+        lines = state.lines()
+        while len(self.bars) > len(lines):
+            self.bars.pop().close()
         for position, (done, total, text) in enumerate(lines):
             if position == len(self.bars):
                 self.bars.append(tqdm(initial=done, total=total, desc=text, position=position, **BAR))
@@ -141,7 +168,7 @@ class _Log:
     def draw(self, state: State) -> None:
         if time.monotonic() - self.told >= LOG_SECONDS:
             self.told = time.monotonic()
-            say(joined(state.of_runs() if state.runs > 1 else "", state.of_run()))
+            say(joined(*(text for *_, text in state.lines())))
 
     def close(self, outcome: str) -> None:
         say(outcome)
@@ -166,8 +193,9 @@ class _Report:
 
 def reported(path: Path) -> State | None:
     """What another process tells in its file; ``None`` while it computes nothing."""
-    with suppress(OSError, ValueError):
-        return State(**json.loads(path.read_text(encoding="utf-8")))
+    with suppress(OSError, ValueError, TypeError, KeyError):  # half a file
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return State(**{**state, "running": tuple(Running(**run) for run in state["running"])})
     return None
 
 

@@ -34,6 +34,18 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": checksum}
 
 
+def listed_files(folder: Path) -> list[str]:
+    """Names of the files that a finished run consists of, without the manifest.
+
+    Raises:
+        FsslError: the manifest is damaged; or there is none, as of runs that were stored before there were manifests.
+    """
+    listed = _manifest(folder)
+    if listed is None:
+        raise FsslError(f"{folder / NAME} is missing. {_advice(folder)}")
+    return list(listed)
+
+
 def check_files(folder: Path) -> None:
     """Raise unless the files of a finished run are there, as long as they were; tensors also by their checksum.
 

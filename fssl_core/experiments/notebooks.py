@@ -1,4 +1,4 @@
-"""Finding the notebooks and executing them in batch: papermill, one process for each notebook.
+"""Finding the notebooks and executing them in batch: papermill, a process and a kernel for each, forked on Linux.
 
 ``notebooks/<paper>/fig6_accuracy_by_cut.ipynb`` has the ID ``<paper>/fig6``; a notebook that is no figure or table of
 a paper, such as ``index.ipynb``, has its file name for an ID.
@@ -7,28 +7,30 @@ a paper, such as ``index.ipynb``, has its file name for an ID.
 import difflib
 import json
 import os
+import queue
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.batch import Batch
 from fssl_core.experiments.display import REPORT_SECONDS
 from fssl_core.experiments.parameters import checked_value, refuse_unknown, stored_with
+from fssl_core.experiments.resources import divided, gpus
+from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
 from fssl_core.paths import PROFILES, figures_root, project_root, records_root, shown_path
 from fssl_core.settings import check_choice, check_range
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _CLAIMS = {"claims held": "holds", "claims failed": "fails", "claims not run": "not run"}  # column: in the record
 _NAME = re.compile(r"[a-z0-9_]+")
@@ -187,9 +189,10 @@ def execute(
     *,
     profile: str = "smoke",
     parameters: Mapping[str, Any] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     folder: Path | None = None,
-) -> pd.DataFrame:
+    cluster: str | None = None,
+) -> "pd.DataFrame":
     """Execute notebooks at a profile; one that fails does not stop the others.
 
     Everything that can be checked is checked before the first one starts. Lines on stderr tell what there is to do,
@@ -200,8 +203,10 @@ def execute(
         profile: one of :data:`~fssl_core.paths.PROFILES`.
         parameters: values for the notebooks' parameters; each notebook must have them. A notebook without any
             parameters (the index) is executed as it is.
-        jobs: how many at a time.
+        jobs: how many at a time; default: one for each GPU, or one after the other.
         folder: where the executed notebooks go; default ``build/<profile>`` of the project.
+        cluster: address of a Dask scheduler, where the runs of the notebooks are computed; default
+            ``$DASK_SCHEDULER_ADDRESS``.
 
     Returns:
         one row for each notebook: ``artifact``, ``status`` (``"ok"`` or ``"failed"``), ``seconds``, ``claims held``,
@@ -211,8 +216,13 @@ def execute(
     Raises:
         SettingError: unknown ID, profile or parameter, or a value of the wrong type.
     """
+    import pandas as pd
+
     parameters = dict(parameters or {})
     check_choice("profile", profile, PROFILES)
+    cluster = cluster or os.environ.get("DASK_SCHEDULER_ADDRESS")
+    if jobs is None:
+        jobs = 1 if cluster else max(1, len(gpus()))
     check_range("jobs", jobs, 1)
     if "profile" in parameters:
         raise SettingError("profile", parameters["profile"], "the option --profile, which names the figures as well")
@@ -227,28 +237,57 @@ def execute(
         values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
         tasks.append(Task(notebook, parameters_for(notebook, values), target))
-    rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
+    environment = cluster_environment(cluster, profile) if cluster else {}
+    rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs, environment)}
     table = pd.DataFrame([rows[notebook.id] for notebook in notebooks])
     return table.astype(dict.fromkeys(_CLAIMS, "Int64"))
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
+def cluster_environment(address: str, profile: str) -> dict[str, str]:
+    """Variables by which notebooks compute their runs on a Dask cluster; each on a GPU at profiles made for GPUs.
+
+    Raises:
+        FsslError: nobody answers there, or Dask is missing.
+    """
+    from fssl_core.experiments.cluster import Cluster  # needs Dask, which is optional
+
+    with Cluster(address):
+        pass
+    wants = {"FSSL_RESOURCES": "GPU=1"} if profile in ("gpu", "paper") and "FSSL_RESOURCES" not in os.environ else {}
+    return {"DASK_SCHEDULER_ADDRESS": address, **wants}
+
+
+def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Outcome]:
     """Execute tasks, each in a process of its own, and yield the outcomes as they come, told on stderr as well.
+
+    Each of the jobs has its part of the machine: a GPU, or some cores. ``environment`` are variables for all.
 
     When the caller is interrupted, the processes are stopped; their runs resume at the next call.
     """
+    from fssl_core.experiments.batch import Batch  # which measures this machine with torch
+
     _papermill()
-    processes: set[subprocess.Popen] = set()
+    processes: set[Process] = set()
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(Batch(tasks, jobs, Path(folder))) as batch,
+        ExitStack() as started,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        environment = _environment(Path(folder), jobs)
-        futures = {
-            pool.submit(_execute_one, task, {**environment, **batch.environment(task)}, processes): task
-            for task in tasks
-        }
+        variables = _environment(Path(folder), jobs) | dict(environment or {})
+        variables |= started.enter_context(warm_python(variables))
+        parts: queue.SimpleQueue = queue.SimpleQueue()
+        for part in divided(jobs):
+            parts.put(part)
+
+        def execute_one(task: Task) -> Outcome:
+            part = parts.get()  # there is one for each thread of the pool
+            try:
+                return _execute_one(task, {**variables, **part, **batch.environment(task)}, processes)
+            finally:
+                parts.put(part)
+
+        futures = {pool.submit(execute_one, task): task for task in tasks}
         pending = set(futures)
         try:
             while pending:
@@ -264,20 +303,22 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
             raise
 
 
-def _execute_one(task: Task, environment: Mapping[str, str], processes: set[subprocess.Popen]) -> Outcome:
+def _execute_one(task: Task, environment: Mapping[str, str], processes: set[Process]) -> Outcome:
     task.target.parent.mkdir(parents=True, exist_ok=True)
     task.target.unlink(missing_ok=True)  # or an old one would be taken for what is executed now
-    command = [sys.executable, "-m", "papermill", str(task.notebook.path), str(task.target)]
+    command = ["-m", "papermill", str(task.notebook.path), str(task.target)]
     command += ["--kernel", "python3", "--language", "python", "--no-progress-bar", "--cwd", str(project_root())]
     command += ["--start-timeout", "300"]  # seconds until the kernel is there; 60 are too few on a busy machine
     if task.parameters:
         command += ["--parameters_yaml", yaml.safe_dump(task.parameters)]
     started, clock = time.time(), time.monotonic()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    processes.add(process)
-    _, stderr = process.communicate()
-    processes.discard(process)
-    error = "" if process.returncode == 0 else _failure(task.target, stderr)
+    with tempfile.TemporaryFile("w+") as stderr, open(os.devnull, "w") as stdout:
+        process = start(command, environment, stdout=stdout, stderr=stderr)
+        processes.add(process)
+        status = process.wait()
+        processes.discard(process)
+        stderr.seek(0)
+        error = "" if status == 0 else _failure(task.target, stderr.read())
     return Outcome(task, error, time.monotonic() - clock, started)
 
 
@@ -288,8 +329,8 @@ def _environment(folder: Path, jobs: int) -> dict[str, str]:
     write_kernel_spec(folder / "kernels" / "python3")
     paths = [str(folder), *filter(None, [os.environ.get("JUPYTER_PATH")])]
     environment = {**os.environ, "JUPYTER_PATH": os.pathsep.join(paths)}
-    if jobs > 1:  # share the cores, or the processes slow each other down
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    if jobs > 1:  # or what they compute outside of runs would take all cores each
+        environment.setdefault("OMP_NUM_THREADS", "1")
     return environment
 
 

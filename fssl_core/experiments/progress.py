@@ -1,16 +1,17 @@
 """Runs that are computed, as one live display that ends as one line; and what Ctrl-C says."""
 
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 from fssl_core.errors import FsslError, Interrupted
-from fssl_core.experiments.display import State, View, duration, plural
+from fssl_core.experiments.display import SHOWN, Running, State, View, duration, plural
 from fssl_core.experiments.durations import Durations, is_seed
-from fssl_core.notices import in_kernel, say
+from fssl_core.notices import in_kernel, say, tell
 
 DRAW_SECONDS = 0.25  # between two states that are shown
 START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
@@ -26,7 +27,9 @@ class Watched(Protocol):
 
 
 class Sweep:
-    """Runs that are computed one after the other, each perhaps with others first that it builds on.
+    """Runs that are computed, here or in other processes, each perhaps after others that it builds on.
+
+    One thread draws; any may tell what becomes of runs.
 
     Args:
         runs: all of them.
@@ -46,63 +49,127 @@ class Sweep:
     ) -> None:
         self.runs, self.durations, self.views = runs, durations, views
         self.names = telling(rows, varying)
+        self.rows = {run.settings.key: row for run, row in zip(runs, rows, strict=True)}
         # By key, in order: those that are neither finished nor being computed.
-        self.waiting = {run.settings.key: row for run, row in zip(runs, rows, strict=True) if not run.finished}
+        self.waiting = {run.settings.key: self.rows[run.settings.key] for run in runs if not run.finished}
         self.expected = {key: durations.expected(row) for key, row in self.waiting.items()}  # seconds
-        self.current: list[_Current] = []  # the run that is being computed, then one that it waits for, ...
+        self.running: list[Current] = []
         self.began, self.drawn, self.computed = time.monotonic(), 0.0, 0
-        self.interrupted = ""
+        self.interrupted: list[str] = []
+        self.lines: dict[str, bool] = {}  # what other threads and processes have to say, and whether it was said
+        self.lock = threading.RLock()
 
     @contextmanager
     def run(self, run: Watched) -> Iterator[Callable[..., None]]:
         """Show a run while the block computes it; the block gets what engines call as ``progress``."""
-        key, row = run.settings.key, self.waiting.get(run.settings.key)
-        if not self.current and row is not None:  # another process has finished those before it
-            for other in [*self.waiting][: [*self.waiting].index(key)]:
-                del self.waiting[other]
-        self.waiting.pop(key, None)
-        title = (title_of(row, self.names) if row else "") or repr(run)
-        unit = getattr(run.settings, "progress_unit", "step")
-        self.current.append(_Current(title, unit, self.expected.get(key), of_sweep=row is not None))
+        current = self.begin(run, inside=_computing.get())
+        token = _computing.set(current)
         self.draw(starting=True)
+
+        def progress(done: int, total: int, /, **figures: Any) -> None:
+            current.tell(done, total, figures)
+            self.draw()
+
+        computed = False
         try:
-            yield self._progress
+            yield progress
+            computed = True
         except KeyboardInterrupt:
-            resumes = "resumes from its last checkpoint" if run.checkpoint.path.exists() else "starts again"
-            self.interrupted = self.interrupted or f"{title} {resumes}"  # the innermost
+            self.interrupt()
             raise
         finally:
-            self.current.pop()
-        if row is not None:
-            self.computed += 1
-            self.durations.add(row, run.provenance["seconds"])
-            self.expected = {key: self.durations.expected(row) for key, row in self.waiting.items()}
+            _computing.reset(token)
+            self.end(current, computed=computed)
+
+    def begin(self, run: Watched, *, inside: "Current | None" = None) -> "Current":
+        """A run is being computed; ``inside`` another one, which has asked for it, or by itself."""
+        key = run.settings.key
+        with self.lock:
+            self.waiting.pop(key, None)
+            title = self.title(run)
+            if inside is not None:
+                title, inside.waits = f"{inside.title} › {title}", True
+            current = Current(run, title, self.expected.get(key), of_sweep=key in self.rows, inside=inside)
+            self.running.append(current)
+        return current
+
+    def end(self, current: "Current", *, computed: bool) -> None:
+        """It is computed, or not: it failed, or goes on elsewhere."""
+        key = current.run.settings.key
+        with self.lock:
+            self.running.remove(current)
+            if current.inside is not None:
+                current.inside.waits = False
+            if computed and current.of_sweep:
+                self.computed += 1
+                self.durations.add(self.rows[key], current.run.provenance["seconds"])
+                self.expected = {key: self.durations.expected(row) for key, row in self.waiting.items()}
+
+    def stored(self, run: Watched) -> None:
+        """A run is finished that was computed elsewhere."""
+        with self.lock:
+            self.waiting.pop(run.settings.key, None)
+
+    def expected_seconds(self) -> float | None:
+        """Of the runs that are neither finished nor being computed; ``None`` if unknown."""
+        with self.lock:
+            expected = [self.expected.get(key) for key in self.waiting]
+            return None if None in expected else sum(expected)
+
+    def title(self, run: Watched) -> str:
+        """A run in words."""
+        row = self.rows.get(run.settings.key)
+        return (title_of(row, self.names) if row else "") or repr(run)
+
+    def say(self, line: str) -> None:
+        """A line that another thread or process has for the user: at the next drawing, and once if it comes often."""
+        with self.lock:
+            self.lines.setdefault(line, False)
 
     def draw(self, *, starting: bool = False) -> None:
         """Show the state, unless one was shown a moment ago."""
         now = time.monotonic()
         if now - self.drawn >= (START_SECONDS if starting else DRAW_SECONDS):
             self.drawn = now
+            self._say_lines()
             state = self.state(now)
             for view in self.views:
                 view.draw(state)
 
     def state(self, now: float) -> State:
         """How far the runs are."""
-        done = len(self.runs) - len(self.waiting) - sum(current.of_sweep for current in self.current)
-        expected = [self.expected[key] for key in self.waiting]
-        if not self.current:
-            return State(len(self.runs), done, left=None if None in expected else sum(expected))
-        outer, inner = self.current[0], self.current[-1]
-        left, run_left = outer.left(now), inner.left(now)
-        if left is not None:
-            whole = now - outer.began + left
-            left += sum(whole if seconds is None else seconds for seconds in expected)
-        title = " › ".join(current.title for current in self.current)
-        return State(len(self.runs), done, title, inner.unit, inner.step, inner.steps, inner.figures, left, run_left)
+        with self.lock:
+            done = len(self.runs) - len(self.waiting) - sum(current.of_sweep for current in self.running)
+            running = tuple(current.state(now) for current in self.running if not current.waits)
+            outer = [current for current in self.running if current.inside is None]
+            return State(len(self.runs), done, running, self._left(now, outer))
+
+    def _left(self, now: float, outer: Sequence["Current"]) -> float | None:
+        """Seconds for all runs, if so many go on being computed at a time; ``None`` if unknown."""
+        expected = [self.expected.get(key) for key in self.waiting]
+        known = {current: left for current in outer if (left := current.left(now)) is not None}
+        if len(known) < len(outer) or (not outer and None in expected):
+            return None
+        whole = sum(now - current.began + left for current, left in known.items()) / max(1, len(known))
+        waiting = sum(whole if seconds is None else seconds for seconds in expected)
+        return max([*known.values(), (sum(known.values()) + waiting) / max(1, len(known))])
+
+    def _say_lines(self) -> None:
+        with self.lock:
+            new = [line for line, said in self.lines.items() if not said]
+            self.lines = dict.fromkeys(self.lines, True)
+        for line in new:
+            tell(line)
+
+    def interrupt(self) -> None:
+        """Remember, once, what will become of the runs that are being computed."""
+        with self.lock:
+            if not self.interrupted:
+                self.interrupted = [current.after_interrupt() for current in self.running if not current.waits]
 
     def close(self) -> None:
         """Leave the one line that stays."""
+        self._say_lines()
         for view in reversed(self.views):
             view.close(self.outcome())
 
@@ -125,26 +192,51 @@ class Sweep:
     def advice(self) -> str:
         """What to do after Ctrl-C."""
         words = "interrupted; run again to continue"
-        return f"{words} ({self.interrupted})" if self.interrupted else words
-
-    def _progress(self, done: int, total: int, /, **figures: Any) -> None:
-        self.current[-1].tell(done, total, figures)
-        self.draw()
+        more = f", and {len(self.interrupted) - SHOWN} more" if len(self.interrupted) > SHOWN else ""
+        return f"{words} ({', '.join(self.interrupted[:SHOWN])}{more})" if self.interrupted else words
 
 
-class _Current:
-    """A run that is being computed; ``expected`` seconds in all, if that is known."""
+class Current:
+    """A run that is being computed.
 
-    def __init__(self, title: str, unit: str, expected: float | None, *, of_sweep: bool) -> None:
-        self.title, self.unit, self.expected, self.of_sweep = title, unit, expected, of_sweep
+    Args:
+        run: which one.
+        title: of it, in words.
+        expected: seconds in all, if that is known.
+        of_sweep: whether it is one of those that were asked for.
+        inside: the run that has asked for this one.
+    """
+
+    def __init__(
+        self,
+        run: Watched,
+        title: str,
+        expected: float | None,
+        *,
+        of_sweep: bool = True,
+        inside: "Current | None" = None,
+    ) -> None:
+        self.run, self.title, self.expected, self.of_sweep, self.inside = run, title, expected, of_sweep, inside
+        self.unit = getattr(run.settings, "progress_unit", "step")
+        self.waits = False  # for one inside it
         self.began = time.monotonic()
         self.first: tuple[int, float] | None = None  # step and moment when it told for the first time
         self.step, self.steps, self.figures = 0, 0, {}
 
     def tell(self, step: int, steps: int, figures: Mapping[str, Any]) -> None:
+        """How far it is."""
         self.step, self.steps = step, steps
         self.figures = {name: value.item() if hasattr(value, "item") else value for name, value in figures.items()}
         self.first = self.first or (step, time.monotonic())  # a resumed run does not begin at 0
+
+    def state(self, now: float) -> Running:
+        """The same in plain values."""
+        return Running(self.title, self.unit, self.step, self.steps, self.figures, self.left(now))
+
+    def after_interrupt(self) -> str:
+        """What the next call makes of it, in words."""
+        resumes = "resumes from its last checkpoint" if self.run.checkpoint.path.exists() else "starts again"
+        return f"{self.title} {resumes}"
 
     def left(self, now: float) -> float | None:
         """Seconds: first as expected, at the end as its own steps say."""
@@ -162,18 +254,21 @@ class _Current:
 
 
 _active: ContextVar[Sweep | None] = ContextVar("active", default=None)
+_computing: ContextVar[Current | None] = ContextVar("computing", default=None)
+
+
+def active() -> Sweep | None:
+    """The display that this code computes a run for, if it does."""
+    return _active.get()
 
 
 @contextmanager
 def watched(make: Callable[[], Sweep]) -> Iterator[Sweep]:
-    """The display of the runs that the block computes: a new one, or within a run that of this run.
+    """The display of the runs that the block computes.
 
     Raises:
         Interrupted: for a KeyboardInterrupt, in a Jupyter kernel; elsewhere it passes, and the advice goes to stderr.
     """
-    if (outer := _active.get()) is not None:
-        yield outer
-        return
     sweep = make()
     token = _active.set(sweep)
     try:
@@ -187,6 +282,25 @@ def watched(make: Callable[[], Sweep]) -> Iterator[Sweep]:
             raise Interrupted(sweep.advice()) from interrupt
         say(sweep.advice())
         raise
+
+
+class _Teller:
+    """A place of states that is another process."""
+
+    def __init__(self, tell: Callable[[Running], None]) -> None:
+        self.tell = tell
+
+    def draw(self, state: State) -> None:
+        for running in state.running[-1:]:
+            self.tell(running)
+
+    def close(self, outcome: str) -> None:
+        pass
+
+
+def watched_from_elsewhere(run: Watched, tell: Callable[[Running], None]) -> AbstractContextManager[Sweep]:
+    """The display of a run that is computed for another process, which ``tell`` tells how far it is."""
+    return watched(lambda: Sweep([run], [{}], [], Durations([{}], [], []), [_Teller(tell)]))
 
 
 def telling(rows: Sequence[Mapping[str, Any]], varying: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import fssl_core
+from fssl_core.devices import cpu_name, default_device, tf32
 
 
 class Session:
@@ -21,11 +22,14 @@ class Session:
 
     Args:
         earlier: the provenance that the sessions before this one left, if any.
+        precision: of the run, where it has one.
     """
 
-    def __init__(self, earlier: dict[str, Any] | None = None) -> None:
+    def __init__(self, earlier: dict[str, Any] | None = None, precision: str | None = None) -> None:
         self.earlier = earlier or {}
+        self.precision = precision
         self.started = time.perf_counter()
+        self.threads = torch.get_num_threads()  # of this thread; a record may be made in another
         if torch.cuda.is_initialized():
             torch.cuda.reset_peak_memory_stats()
 
@@ -37,7 +41,8 @@ class Session:
         code, on another machine. As the record is made when a checkpoint is saved and
         when the run ends, time whose work an interruption lost is not counted. ``peak_memory_bytes`` is the largest
         resident memory of the process, whatever it computed before; ``peak_gpu_memory_bytes`` is what this run's
-        tensors took on the GPU (0 on a CPU).
+        tensors took on the GPU (0 on a CPU). ``precision`` is that of forward passes, as the settings have it, and
+        ``tf32`` lists what of float32 was rounded to TF32 (nothing on a CPU).
         """
         gpu_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
         this = {
@@ -46,7 +51,9 @@ class Session:
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "torchvision", "numpy")},
             "device": torch.cuda.get_device_name() if gpu_memory else cpu_name(),
-            "threads": torch.get_num_threads(),
+            "threads": self.threads,
+            "precision": self.precision,
+            "tf32": tf32(default_device()),
             "seconds": time.perf_counter() - self.started,
             "peak_memory_bytes": peak_memory(),
             "peak_gpu_memory_bytes": gpu_memory,
@@ -67,16 +74,6 @@ def peak_memory() -> int:
     """Largest resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB elsewhere
-
-
-@cache
-def cpu_name() -> str:
-    """The processor as the system calls it."""
-    if sys.platform.startswith("linux"):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 @cache

@@ -20,13 +20,13 @@ from fssl_core.settings import check_choice
 SUFFIXES = (".png", ".csv", ".json")  # the last one says that the record is whole
 
 
-def record(ids: Sequence[str], *, profile: str, jobs: int = 1) -> pd.DataFrame:
+def record(ids: Sequence[str], *, profile: str, jobs: int | None = None) -> pd.DataFrame:
     """Execute notebooks with their defaults, and put what they draw under ``figures`` when they succeed.
 
     Args:
         ids: which notebooks, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`.
         profile: which one to record; ``smoke`` decides nothing and is not kept.
-        jobs: how many notebooks at a time.
+        jobs: how many notebooks at a time; default as of :func:`~fssl_core.experiments.notebooks.execute`.
 
     Returns:
         the table of :func:`~fssl_core.experiments.notebooks.execute`.

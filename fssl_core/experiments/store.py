@@ -4,10 +4,11 @@ What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a
 ``execute(run, progress) -> summary``. Its hash names the folder ``<runs>/<key>``:
 
     settings.json     what was asked for, with a digest of each image set that is read; written first
-    checkpoint.pt     where to resume; deleted at the end (and the one before it, checkpoint.previous.pt)
+    checkpoint.pt     where to resume, with checkpoint.previous.pt, the one before it, and checkpoint.parts, the large
+                      tensors of both; deleted at the end
     <name>.csv        tables, for example the metrics of each epoch
     <name>.tensors    models and other tensors
-    provenance.json   versions, device, seconds, memory, commit
+    provenance.json   versions, device, precision, seconds, memory, commit
     manifest.json     the checksums of all these and of the summary (:mod:`fssl_core.experiments.manifest`)
     summary.json      the results, scalars; written last: a run with a summary is finished
 
@@ -24,10 +25,11 @@ import dataclasses
 import hashlib
 import io
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,17 +38,23 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fssl_core.data.datasets import data_digest
-from fssl_core.errors import FsslError, OtherRunError, SettingError
+from fssl_core.data.missing import missing_datasets
+from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
+from fssl_core.experiments import dry_run, resources
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
+from fssl_core.experiments.local import Executor, Local
 from fssl_core.experiments.manifest import check_files, read_file, read_json, write_manifest
-from fssl_core.experiments.progress import Sweep, watched
+from fssl_core.experiments.progress import Sweep, active, watched
 from fssl_core.experiments.provenance import Session
+from fssl_core.experiments.resources import threads_of_a_run
+from fssl_core.experiments.schedule import Schedule
 from fssl_core.files import atomic_write, write_json
 from fssl_core.notices import in_kernel, notice, say, tell
 from fssl_core.paths import runs_root
 from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
+from fssl_core.training.saver import Saver
 
 
 class Progress(Protocol):
@@ -81,12 +89,16 @@ class Run:
 
         How an engine uses another's result, for example an attack the model it attacks, without knowing the store.
         """
-        return run(settings)
+        return run(settings, progress=False)
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
         """Where to resume: states of these settings, of these images and of this version of the code only."""
-        return Checkpoint(self.folder, self._identity())
+        return Checkpoint(self.folder, self.identity())
+
+    def saver(self) -> Saver:
+        """What saves the states that a training offers, as often as its time allows: a context around the training."""
+        return Saver(self.checkpoint)
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -95,7 +107,7 @@ class Run:
 
     @property
     def provenance(self) -> dict[str, Any] | None:
-        """Versions, device, seconds, memory and commit; ``None`` before the first checkpoint."""
+        """Versions, device, precision, seconds, memory and commit; ``None`` before the first checkpoint."""
         return read_json(self.folder, "provenance.json")
 
     @property
@@ -105,7 +117,7 @@ class Run:
         Raises:
             FsslError: the folder holds other settings, or is damaged.
         """
-        stored, asked = read_json(self.folder, "settings.json", verify=False), self._identity()
+        stored, asked = read_json(self.folder, "settings.json", verify=False), self.identity()
         if stored is None and not (self.folder / "summary.json").exists():
             return False
         if stored is None or any(stored.get(name) != asked[name] for name in ("kind", "settings")):
@@ -162,7 +174,8 @@ class Run:
     def _data(self) -> Mapping[str, str | None]:
         return _digests([self.settings]) if self._digests is None else self._digests
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """What decides the result: kind and version of the settings, the settings, and digests of the images."""
         values = {
             "kind": type(self.settings).__name__,
             "version": _version(self.settings),
@@ -171,16 +184,20 @@ class Run:
         }
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 
+    def changes_since(self, stored: Mapping[str, Any]) -> str:
+        """Why what was computed as ``stored`` says cannot be used here, in words; empty if it can."""
+        return _changes(stored, self.identity())
+
     def _row(self) -> dict[str, Any]:
         return {**flat(self.settings.as_dict()), **self.summary, "key": self.settings.key}
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Make the folder ready for computing; the caller holds the lock."""
         for leftover in self.folder.glob(".*.*"):  # of a write that a kill cut off
             if leftover.is_file():
                 leftover.unlink()
         stored = read_json(self.folder, "settings.json")
-        asked = self._identity()
+        asked = self.identity()
         if stored is not None and (changes := _changes(stored, asked)):
             kept = f" What it was is kept in {self._kept_aside(stored)}." if self._is_of_other_data(stored) else ""
             say(f"{self} {changes}; starting again.{kept}")
@@ -191,7 +208,7 @@ class Run:
 
     def _is_of_other_data(self, stored: Mapping[str, Any]) -> bool:
         """Whether the results are of this version of the code, on other images: somebody may want them again."""
-        return self.summary is not None and stored.get("version") == self._identity()["version"]
+        return self.summary is not None and stored.get("version") == self.identity()["version"]
 
     def _kept_aside(self, stored: Mapping[str, Any]) -> Path:
         """Keep what is in the folder beside it, under a name for the images that it was computed on."""
@@ -213,9 +230,51 @@ class Run:
             elif path.name not in ("lock", "settings.json"):
                 path.unlink()
 
+    def compute(self, sweep: Sweep, *, wait: bool) -> bool:
+        """Compute this run, or resume it, unless it is finished.
+
+        Args:
+            sweep: the display that shows it.
+            wait: for another process that computes it.
+
+        Returns:
+            whether it is finished; not if another process computes it.
+
+        Raises:
+            FsslError: the folder holds other settings, or no space is left. Errors of ``execute`` pass through; what
+                is stored then lets the next call resume.
+        """
+        with full_disk_explained(self.folder), self.locked(wait=wait) as locked:
+            if not locked:
+                return False
+            if self.finished:  # by another process, or by a run that builds on it
+                sweep.stored(self)
+            else:
+                with sweep.run(self) as progress, threads_of_a_run():
+                    self._compute(progress)
+        return True
+
+    @contextmanager
+    def locked(self, *, wait: bool) -> Iterator[bool]:
+        """Hold the run's lock, or ``False``; the system frees it when the process dies, however it dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if not wait:
+                yield False
+                return
+            say(f"Another process is computing {self}; waiting for it.")
+            lock.acquire()
+        try:
+            yield True
+        finally:
+            lock.release()
+
     def _compute(self, progress: Progress) -> None:
-        self._prepare()
-        session = Session(self.provenance)
+        self.prepare()
+        session = Session(self.provenance, getattr(self.settings, "precision", None))
 
         def record() -> None:
             write_json(self.folder / "provenance.json", session.record())
@@ -254,40 +313,71 @@ def run(settings: Settings, *, progress: bool = True) -> Run:
         KeyboardInterrupt: the next call resumes; in a notebook this takes one line.
     """
     handle = Run(settings)
+    if dry_run.collected([settings]):
+        return handle
     if not handle.finished:
-        with watched(lambda: _sweep([handle], progress)) as sweep:
-            _finish(handle, sweep)
+        _compute([handle], progress=progress)
     return handle
 
 
-def run_all(settings: Sequence[Settings], *, progress: bool = True) -> pd.DataFrame:
-    """Compute all runs that are not finished, in the order given.
+def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int | None = None) -> pd.DataFrame:
+    """Compute all runs that are not finished, several at a time where that pays, each after those that it builds on.
+
+    Results do not depend on how many are computed at a time. What another process computes is left to it. With
+    ``$DASK_SCHEDULER_ADDRESS`` the runs are computed on that cluster.
 
     Args:
         settings: what to run; equal settings are one run.
-        progress: show how far they are, and the run that is being computed: in a notebook below the cell, else on
+        progress: show how far they are, and the runs that are being computed: in a notebook below the cell, else on
             stderr.
+        workers: how many at a time; default ``$FSSL_WORKERS``, else one for each GPU, or one for each core.
 
     Returns:
         one row for each of the given settings, in their order: the settings' fields (those of nested settings as
         ``outer.inner``), the summary, and the run's ``key``.
 
     Raises:
-        as :func:`run`; runs that were finished before stay finished.
+        as :func:`run`, when the others are computed; several errors as one
+            :class:`~fssl_core.errors.RunsFailedError`. What is finished stays finished.
     """
     if isinstance(settings, Settings | str) or not isinstance(settings, Iterable):
         raise SettingError("settings", settings, "a list of settings of runs")
     handles = [Run(item) for item in settings]
+    if dry_run.collected([handle.settings for handle in handles]):
+        return pd.DataFrame([{**flat(handle.settings.as_dict()), "key": handle.settings.key} for handle in handles])
     digests = _digests(handle.settings for handle in handles)  # once for all: a large folder takes a second
     runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
-    unfinished = [handle for handle in runs.values() if not handle.finished]
-    if unfinished:
-        with watched(lambda: _sweep(list(runs.values()), progress)) as sweep:
-            for handle in unfinished:
-                _finish(handle, sweep)
+    if not all(handle.finished for handle in runs.values()):
+        _check_data(runs.values(), digests)
+        _compute(list(runs.values()), progress=progress, workers=workers)
     elif runs and progress and in_kernel():
         tell(f"{plural(len(runs), 'run')}, stored already")  # else nobody knows why it took no time
     return pd.DataFrame([runs[handle.settings.key]._row() for handle in handles])
+
+
+def _compute(runs: list[Run], *, progress: bool, workers: int | None = None) -> None:
+    """Compute those that are not finished: within another run here, else where :func:`_executor` says."""
+    if (outer := active()) is not None:
+        for handle in runs:
+            handle.compute(outer, wait=True)
+        return
+    with _executor(workers) as executor, watched(lambda: _sweep(runs, progress)) as sweep:
+        schedule = Schedule(runs, Run, ahead=len(runs) > 1 or not isinstance(executor, Local))
+        try:
+            executor.compute(schedule, sweep)
+        except KeyboardInterrupt:
+            sweep.interrupt()
+            raise
+        schedule.raise_errors(lambda key: sweep.title(Run(schedule.settings[key])))
+
+
+def _executor(workers: int | None) -> AbstractContextManager[Executor]:
+    """What computes runs: the cluster that is named, or this machine."""
+    if address := os.environ.get("DASK_SCHEDULER_ADDRESS"):
+        from fssl_core.experiments.cluster import Cluster  # needs Dask, which is optional
+
+        return Cluster(address)
+    return nullcontext(Local(resources.workers(workers)))
 
 
 def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -351,31 +441,22 @@ def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
                 yield {"kind": stored["kind"], **flat(stored["settings"])}, provenance["seconds"]
 
 
-def _finish(handle: Run, sweep: Sweep) -> None:
-    with full_disk_explained(handle.folder), _locked(handle):
-        if not handle.finished:  # else the process that was waited for did it, or a run that builds on it
-            with sweep.run(handle) as progress:
-                handle._compute(progress)
-
-
-@contextmanager
-def _locked(handle: Run) -> Iterator[None]:
-    """Hold the run's lock; the system frees it when the process dies, however it dies."""
-    handle.folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(handle.folder / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(f"Another process is computing {handle}; waiting for it.")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _digests(settings: Iterable[Settings]) -> dict[str, str | None]:
     return {name: data_digest(name) for name in sorted(set().union(*(item.data_sets for item in settings)))}
+
+
+def _check_data(runs: Iterable[Run], digests: Mapping[str, str | None]) -> None:
+    """Raise before the first run is computed if the images of a later one are not here; the message has all.
+
+    A cluster may have images that are not here.
+    """
+    if os.environ.get("DASK_SCHEDULER_ADDRESS"):
+        return
+    absent = {name for name, digest in digests.items() if digest is None}
+    needed = [handle.settings.data_sets & absent for handle in runs if absent and not handle.finished]
+    missing = missing_datasets(sorted(set().union(*needed)))
+    if missing:
+        raise DataError(" ".join(missing.values()))
 
 
 def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

@@ -179,13 +179,18 @@ def _cosine(products: Tensor, squares: Tensor, previous_squares: Tensor) -> Tens
 
 # ---------------------------------------------------------------- the rules
 
+SHARES: dict[str, Callable[[Tensor], Tensor]] = {  # of rules that only look at numbers of images ``[K]``
+    "fedavg": lambda images: images.double() / images.sum(),
+    "uniform": lambda images: torch.full((len(images),), 1 / len(images), dtype=torch.float64),
+}
+
 
 def fedavg(r: Round) -> Tensor:
-    return (r.images.double() / r.images.sum())[:, None]
+    return SHARES["fedavg"](r.images)[:, None]
 
 
 def uniform(r: Round) -> Tensor:
-    return torch.full((r.clients, 1), 1 / r.clients, dtype=torch.float64)
+    return SHARES["uniform"](r.images)[:, None]
 
 
 def loss(r: Round) -> Tensor:
@@ -248,6 +253,28 @@ def weights(rule: str, r: Round) -> Tensor:
     """
     check_choice("aggregation", rule, RULES)
     return RULES[rule](r).expand(r.clients, len(r.layers))
+
+
+class RunningSum:
+    """Eq. 1 for a rule of :data:`SHARES`, one model after the other: no other model has to be kept.
+
+    In float64, so that it hardly matters in which order clients come.
+
+    Args:
+        like: any matrix of the model.
+    """
+
+    def __init__(self, like: ClientMatrix) -> None:
+        self.total = like.weights.new_zeros(like.elements, dtype=torch.float64)
+
+    @torch.no_grad()
+    def add(self, model: ClientMatrix, share: float) -> None:
+        """A model, a matrix of one row, counts with this weight."""
+        self.total.add_(model.row(0), alpha=share)
+
+    def write(self, into: ClientMatrix) -> None:
+        """The sum becomes the state of a matrix of one row."""
+        into.load_row(0, self.total.to(into.weights.dtype))
 
 
 @torch.no_grad()

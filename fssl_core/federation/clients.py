@@ -8,12 +8,16 @@ copy. What a federation does then becomes a few operations on the buffer: an exp
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice
+
+if TYPE_CHECKING:
+    from fssl_core.federation.rows import Rows
 
 
 class ClientMatrix:
@@ -110,29 +114,69 @@ class ClientMatrix:
         for name, block in self.blocks.items():
             block.copy_(state[name].expand_as(block))
 
+    def select(self, name: str, clients: Sequence[int] | Tensor) -> Tensor:
+        """One tensor of the states of some clients, ``[len(clients), *shape]``; a copy."""
+        return self.blocks[name][clients]
+
+    def row(self, client: int) -> Tensor:
+        """One client's state as a flat tensor, parameters first; a copy."""
+        return torch.cat([block[client].reshape(-1) for block in self.blocks.values()])
+
+    @torch.no_grad()
+    def load_row(self, client: int, row: Tensor) -> None:
+        """Take over what :meth:`row` gave."""
+        parts = row.split([block[0].numel() for block in self.blocks.values()])
+        for block, part in zip(self.blocks.values(), parts, strict=True):
+            block[client] = part.view(block.shape[1:])
+
+    @property
+    def parameter_names(self) -> list[str]:
+        return list(self.parameter_blocks)
+
+    @torch.no_grad()
+    def zero_(self) -> None:
+        """The parameters of all clients are 0."""
+        self.weights.zero_()
+
     def all_rows(self) -> dict[str, Tensor]:
-        """All clients' states as they lie in memory, for a checkpoint; not copies."""
-        return {"weights": self.weights.detach()} | {
-            name: block for name, block in self.blocks.items() if name not in self.parameter_blocks
-        }
+        """All clients' states as they lie in memory, for a checkpoint; not copies. Of equal states one."""
+        if self.clients > 1 and all(_rows_equal(block) for block in self.blocks.values()):
+            weights = torch.cat([block[0].reshape(-1) for block in self.parameter_blocks.values()])
+            return {"weights": weights} | {name: block[:1] for name, block in self._buffers.items()}
+        return {"weights": self.weights.detach(), **self._buffers}
+
+    @property
+    def _buffers(self) -> dict[str, Tensor]:
+        return {name: block for name, block in self.blocks.items() if name not in self.parameter_blocks}
 
     @torch.no_grad()
     def load_all_rows(self, rows: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`all_rows` gave, of a matrix of the same model and number of clients."""
-        for name, values in self.all_rows().items():
-            values.copy_(rows[name])
+        for name, block in self._buffers.items():
+            block.copy_(rows[name])
+        if len(rows["weights"]) == len(self.weights):
+            self.weights.copy_(rows["weights"])
+            return
+        parts = rows["weights"].split([block[0].numel() for block in self.parameter_blocks.values()])
+        for block, part in zip(self.parameter_blocks.values(), parts, strict=True):
+            block.copy_(part.view(block.shape[1:]))
 
     @torch.no_grad()
-    def take(self, source: "ClientMatrix", rows: Sequence[int] | Tensor) -> None:
+    def take(self, source: "ClientMatrix | Rows", rows: Sequence[int] | Tensor) -> None:
         """Fill this matrix with the given rows of another: the clients that take part now."""
         for name, block in self.blocks.items():
-            block.copy_(source.blocks[name][rows])
+            block.copy_(source.select(name, rows))
 
     @torch.no_grad()
-    def put(self, target: "ClientMatrix", rows: Sequence[int] | Tensor) -> None:
+    def put(self, target: "ClientMatrix | Rows", rows: Sequence[int] | Tensor) -> None:
         """Write this matrix back as the given rows of another: the inverse of :meth:`take`."""
-        for name, block in self.blocks.items():
-            target.blocks[name][rows] = block
+        target.replace(rows, self)
+
+    @torch.no_grad()
+    def replace(self, clients: Sequence[int] | Tensor, source: "ClientMatrix") -> None:
+        """The rows of another matrix are the states of these clients from now on; see :meth:`put`."""
+        for name, block in source.blocks.items():
+            self.blocks[name][clients] = block
 
     @torch.no_grad()
     def average_towards_(self, online: "ClientMatrix", decay: float) -> None:
@@ -208,8 +252,17 @@ class ClientForward:
                 module.train(mode)
 
 
+def _rows_equal(block: Tensor) -> bool:
+    """Whether all rows have the same bits: neither is -0.0 equal to 0.0, nor a NaN different from itself."""
+    integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}[block.element_size()]
+    bits = block.view(integers)
+    return torch.equal(bits[1:], bits[:1].expand_as(bits[1:]))
+
+
 @torch.no_grad()
-def misalignment(online: ClientMatrix, momentum: ClientMatrix, clients: Tensor | None = None) -> Tensor:
+def misalignment(
+    online: "ClientMatrix | Rows", momentum: "ClientMatrix | Rows", clients: Tensor | None = None
+) -> Tensor:
     """Sum over clients and parameters of ``|online - momentum|``: Eq. 2 of MonAcoSFL, before its division.
 
     Args:
@@ -221,10 +274,8 @@ def misalignment(online: ClientMatrix, momentum: ClientMatrix, clients: Tensor |
     """
     if clients is None:
         return (online.weights - momentum.weights).abs_().sum()
-    total = online.weights.new_zeros(())
-    for name, block in online.parameter_blocks.items():
-        total += (block[clients] - momentum.blocks[name][clients]).abs().sum()
-    return total
+    gaps = ((online.select(name, clients) - momentum.select(name, clients)) for name in online.parameter_names)
+    return sum(gap.abs().sum() for gap in gaps)
 
 
 @torch.no_grad()

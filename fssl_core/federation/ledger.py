@@ -44,8 +44,12 @@ class Ledger:
             ``tensor``.
 
         Raises:
-            ValueError: unknown purpose or direction, or a first dimension that is not the number of clients.
+            ValueError: unknown purpose or direction, a first dimension that is not the number of clients, or 16-bit
+                floats: whether a layer makes those in bfloat16 depends on the device, and what a method sends does
+                not.
         """
+        if tensor.dtype in (torch.bfloat16, torch.float16):
+            raise ValueError(f"{purpose} of {tensor.dtype} would cross: send the float32 that the method is made for")
         if len(tensor) != len(clients):
             raise ValueError(f"a tensor for {len(clients)} clients has a first dimension of {len(tensor)}")
         if purpose not in PURPOSES or direction not in DIRECTIONS:

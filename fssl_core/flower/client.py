@@ -99,4 +99,4 @@ def _take_up(trainer: AveragingTrainer, client: int, content: bytes) -> None:
     state = torch.load(io.BytesIO(content), map_location=trainer.device, weights_only=True)
     trainer.memory[client] = state.pop("memory")
     for name, row in state.items():
-        getattr(trainer, name).row_module(client).load_state_dict(row)
+        getattr(trainer, name).load_state_dict(row, client)

@@ -29,7 +29,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train a federation; what a run leaves goes to the folder ``flower/<run ID>`` beside the stored runs."""
-    config, settings, session = context.run_config, run_settings(context.run_config), Session()
+    config, settings = context.run_config, run_settings(context.run_config)
+    session = Session(precision=settings.precision)
     keep_freed_memory()
     trainer = AveragingTrainer(settings, settings.load_data(default_device()))
     nodes, images = admit(grid, terms(settings, trainer.data), settings.clients, float(config.get("wait", 300)))

@@ -21,7 +21,14 @@ class GlobalPool(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-class Projector(nn.Sequential):
+class Head(nn.Sequential):
+    """Layers whose output, of which losses and dictionaries are made, has the precision of their weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).to(next(self.parameters()).dtype)
+
+
+class Projector(Head):
     """Projection head of MoCo-v2 as MocoSFL uses it: linear, ReLU, linear; ``[B, in_dim]`` to ``[B, out]``.
 
     The output is not normalised. The head is dropped after pre-training.
@@ -53,7 +60,7 @@ class PlainBatchNorm(BatchNorm2d):
         return F.batch_norm(x, self.running_mean, self.running_var, None, None, self.training, self.momentum, self.eps)
 
 
-class MLP(nn.Sequential):
+class MLP(Head):
     """Projection or prediction head: linear layers with ReLU between them; ``[B, in_dim]`` to ``[B, widths[-1]]``.
 
     Args:

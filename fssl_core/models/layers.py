@@ -43,11 +43,17 @@ def _grouped(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, 
     return weight.flatten(0, 1), None if bias is None else bias.flatten(), groups * weight.shape[0]
 
 
+def _in_bfloat16_on_a_cpu(x: Tensor) -> bool:
+    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+
+
 class Conv2d(nn.Conv2d):
     """Convolution that keeps the image size at stride 1, with standardised filters on request.
 
     Args:
         standardize: apply :func:`standardize` to the weight in every forward pass.
+        channels_last: where a CPU computes one model in bfloat16, take and give maps whose channels lie side by side.
+            What follows must keep that layout, as batch norm does; group norm is slow on it (CPU, PyTorch 2.15).
     """
 
     def __init__(
@@ -60,13 +66,16 @@ class Conv2d(nn.Conv2d):
         groups: int = 1,
         bias: bool = False,
         standardize: bool = False,
+        channels_last: bool = False,
     ) -> None:
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding=kernel_size // 2, groups=groups, bias=bias
         )
-        self.standardize = standardize
+        self.standardize, self.channels_last = standardize, channels_last
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.channels_last and self.weight.dim() == 4 and _in_bfloat16_on_a_cpu(x):
+            x = x.contiguous(memory_format=torch.channels_last)
         weight = standardize(self.weight) if self.standardize else self.weight
         weight, bias, groups = _grouped(weight, self.bias, self.groups)
         return F.conv2d(x, weight, bias, self.stride, self.padding, self.dilation, groups)
@@ -176,6 +185,6 @@ def conv_norm(
     bias: bool = False,
 ) -> nn.Sequential:
     """A convolution and its normalisation: standardised filters if and only if group norm follows."""
-    alike = {"groups": groups, "bias": bias, "standardize": norm == "group"}
+    alike = {"groups": groups, "bias": bias, "standardize": norm == "group", "channels_last": norm == "batch"}
     conv = Conv2d(in_channels, out_channels, kernel_size, stride, **alike)
     return nn.Sequential(conv, norm_layer(norm, out_channels))

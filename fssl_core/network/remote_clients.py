@@ -44,11 +44,11 @@ def layouts(settings: SplitSettings, client: nn.Module, data: Dataset) -> tuple[
     """
     s, images = settings, data.train.images
     count = s.client_batch * (2 if s.both_views else 1)  # views * batch
-    with torch.no_grad(), s.autocast(images.device):
+    with torch.no_grad():
         blank = torch.zeros(1, *images.shape[1:], dtype=s.dtype, device=images.device)
         latents = copy.deepcopy(client).eval()(blank)
     state = {name: (value.dtype, tuple(value.shape)) for name, value in client.state_dict().items()}
-    return {"activations": (latents.dtype, (count, *latents.shape[1:]))}, state
+    return {"activations": (s.dtype, (count, *latents.shape[1:]))}, state
 
 
 class RemoteClients(SplitClients):

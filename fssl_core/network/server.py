@@ -85,7 +85,7 @@ def serve_split(
     if keys is not None and len(keys.clients) < settings.clients:
         raise SettingError("--keys", f"keys of {len(keys.clients)} clients", f"those of {settings.clients} clients")
     keep_freed_memory()
-    session = Session()
+    session = Session(precision=settings.precision)
     data = settings.load_data(default_device())
     client = settings.build_model(data)[0]
     largest = max(due_bytes({name: tensor}) for due in layouts(settings, client, data) for name, tensor in due.items())

@@ -11,10 +11,12 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective
 
 
+@in_full_precision
 def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
     """Mean squared distance of the unit vectors, ``2 - 2 cos`` (Eq. 2): ``[N, D]`` and ``[N, D]`` to a scalar."""
     return (2 - 2 * F.cosine_similarity(predictions, targets.detach(), dim=1)).mean()

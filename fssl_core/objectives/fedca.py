@@ -43,7 +43,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.devices import repeatable_kernels
+from fssl_core.devices import in_full_precision, repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, check_several, classify
@@ -52,6 +52,7 @@ from fssl_core.settings import NonNegative, Settings, Temperature, check_choice
 PUBLIC_BATCH = 256  # images a forward pass of the alignment model
 
 
+@in_full_precision
 def dictionary_nt_xent(first: Tensor, second: Tensor, dictionary: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """NT-Xent with further negatives, averaged over the batch.
 

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
@@ -68,6 +69,7 @@ class KeyQueue:
         self._pushed = state["pushed"]
 
 
+@in_full_precision
 def info_nce(queries: Tensor, positives: Tensor, negatives: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """InfoNCE, averaged over the batch (Eq. 1).
 

@@ -19,11 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, check_several, classify
 from fssl_core.settings import Temperature
 
 
+@in_full_precision
 def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """InfoNCE of each query with its own key against the keys of the other images, times ``2 tau``: ``ctr(q, k)``.
 

@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool
@@ -31,6 +32,7 @@ from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, c
 from fssl_core.settings import NonNegative, Range, Temperature
 
 
+@in_full_precision
 def moon_loss(z: Tensor, z_global: Tensor, z_previous: Tensor, temperature: float) -> Tensor:
     """The model-contrastive loss (Eq. 3), averaged over the batch; no gradient reaches the other two models.
 

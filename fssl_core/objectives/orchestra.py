@@ -44,6 +44,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import DataError, SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone
@@ -96,6 +97,7 @@ def balanced_k_means(points: Tensor, centroids: Tensor, iterations: int = CLUSTE
     return centroids
 
 
+@in_full_precision
 def cluster_loss(z: Tensor, targets: Tensor, centroids: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the online model's clusters with those of the target branch, averaged over the batch.
 

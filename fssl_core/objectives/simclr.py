@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, check_several, classify
 from fssl_core.settings import Temperature, check_choice
@@ -22,6 +23,7 @@ from fssl_core.settings import Temperature, check_choice
 LOSSES = ("both-directions", "one-direction")
 
 
+@in_full_precision
 def nt_xent(first: Tensor, second: Tensor, temperature: float, loss: str = "both-directions") -> tuple[Tensor, Tensor]:
     """NT-Xent (Eq. 1) averaged over the batch, or its variant in the code of L-DAWA.
 

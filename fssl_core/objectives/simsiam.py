@@ -13,10 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective
 
 
+@in_full_precision
 def negative_cosine(predictions: Tensor, embeddings: Tensor) -> Tensor:
     """``D(p, stopgrad(z))``, the mean negative cosine (Eq. 1 and 3): ``[B, D]`` and ``[B, D]`` to a scalar."""
     return -F.cosine_similarity(predictions, embeddings.detach(), dim=1).mean()

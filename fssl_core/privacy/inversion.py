@@ -28,10 +28,11 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.devices import PRECISIONS, autocast, default_device, keep_freed_memory, repeatable_kernels
+from fssl_core.devices import autocast, default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.federation.clients import BACKENDS
+from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.privacy.decoder import DecoderName, Shape, decoder_versions
 from fssl_core.privacy.decoder_training import reconstruct, train_decoders
 from fssl_core.privacy.image_quality import MEASURES, check_size, quality
@@ -64,7 +65,7 @@ class InversionSettings(Settings):
     learning_rate: NonNegative = 1e-3
     test_images: Annotated[int, Range(2)] = 128  # attacked ones; authors' code
     attacked: str = added("test", before="test")  # of the test set; or "train", of the training set
-    precision: str = "float32"  # bfloat16: autocast
+    precision: str = "float32"  # bfloat16: autocast; "auto": see fssl_core.precision
     backend: str = "auto"  # how decoders are run: in one call, or in a loop
 
     def check(self) -> None:
@@ -81,13 +82,13 @@ class InversionSettings(Settings):
             raise SettingError("targets", kinds, "runs that normalise images alike; attack the others in a second run")
         DecoderName.parse(self.decoder)
         check_choice("attacked", self.attacked, ("test", "train"))
-        check_choice("precision", self.precision, PRECISIONS)
+        object.__setattr__(self, "precision", chosen_precision(self.precision))
         check_choice("backend", self.backend, BACKENDS)
 
     @property
     def versions(self) -> dict[str, int]:
-        """Of the decoder, where it has changed."""
-        return decoder_versions(self.decoder)
+        """Of the decoder and the arithmetic, where they have changed."""
+        return decoder_versions(self.decoder) | versions_of(self.precision)
 
     def choose_images(self, data: Dataset) -> tuple[Tensor, Tensor]:
         """The attacker's images, of the training set, and the attacked ones: uint8 ``[N, C, H, W]``.

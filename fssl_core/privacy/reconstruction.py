@@ -104,6 +104,11 @@ class ReconstructionSettings(Settings):
         return first if getattr(getattr(first, "objective", None), "name", None) == "reconstruction" else None
 
     @property
+    def needs(self) -> tuple[Settings, ...]:
+        """Of MFCL its phase 1, which made the module that the clients send with."""
+        return (self._phase1 or self.target,)
+
+    @property
     def threat(self) -> ThreatModel:
         """What the attacker knows."""
         if not self._sends_views:

@@ -42,7 +42,7 @@ def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
     """
     own = _pretraining(results)
     alpha = _concentration(own["partition"])
-    rules = own[["aggregation", "client_update.name", "proximal"]].itertuples(index=False, name=None)
+    rules = own[["aggregation", "client_update.name", "proximal", "fedavg_rounds"]].itertuples(index=False, name=None)
     return pd.DataFrame(
         {
             "method": [method_name(*rule) for rule in rules],
@@ -135,7 +135,7 @@ def _layerwise_method(settings: pd.Series) -> str:
         return ssl_method
     if settings["objective.name"] == "fedca":
         return "FedCA"
-    rule = method_name(settings["aggregation"], settings["client_update.name"], 0.0)
+    rule = method_name(settings["aggregation"], settings["client_update.name"])
     return f"Fed{ssl_method}" if rule == "FedAvg" else rule
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -164,6 +163,8 @@ def traffic_by_cut(frame: pd.DataFrame, *, subtitle: str, title: str = "Traffic 
         subtitle: image size, images and syncs.
         title: the figure's title.
     """
+    import seaborn as sns
+
     groups = list(frame.groupby(["architecture", "strides", "rule"], sort=False))
     rules = frame["rule"].nunique()
     several = frame.groupby("architecture")["strides"].nunique()
@@ -276,6 +277,8 @@ def trajectories(
         title: the figure's title.
         optima: client -> where its own loss is smallest, drawn as a star.
     """
+    import seaborn as sns
+
     methods = list(dict.fromkeys(frame["method"]))
     fig, grid = panels(len(methods), width=4.6, height=4.0, most=2, sharex=True, sharey=True)
     clients = sorted(frame["client"].unique())

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
@@ -28,6 +27,8 @@ def clusters(
         subtitle: profile, data and seeds.
         title: the figure's title.
     """
+    import seaborn as sns
+
     colours = sns.color_palette("colorblind" if len(classes) <= 10 else "husl", len(classes))
     fig, grid = panels(len(planes), width=3.4, height=3.4)
     keys = {}

@@ -5,7 +5,6 @@ from itertools import cycle
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -145,6 +144,8 @@ def balance_cases(cases: Mapping[str, np.ndarray], lost: pd.DataFrame, *, subtit
 
 def _stacked_classes(axes: Axes, counts: np.ndarray) -> dict[str, Patch]:
     """A bar for each client, and one for the mean client, which has the pooled classes' shares."""
+    import seaborn as sns
+
     clients, classes = counts.shape
     bars = np.vstack([counts, counts.mean(axis=0)])
     places = [*range(clients), clients + 0.6]
@@ -162,6 +163,8 @@ def _stacked_classes(axes: Axes, counts: np.ndarray) -> dict[str, Patch]:
 
 
 def _total_variation(axes: Axes, names: list[str], lost: pd.DataFrame) -> dict[str, Line2D]:
+    import seaborn as sns
+
     shares = np.sort(lost["missing"].unique())
     apart = 0.05 * (np.diff(shares).min() if len(shares) > 1 else 1)
     markers, keys = cycle("osD^vPX"), {}

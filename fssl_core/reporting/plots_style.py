@@ -9,7 +9,6 @@ from itertools import cycle
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
@@ -98,6 +97,8 @@ def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
 @contextmanager
 def use_style() -> Iterator[None]:
     """The figures' look for the plots made inside; also a decorator. Nothing outside is changed."""
+    import seaborn as sns  # with scipy it takes a second; the plots are imported long before one is drawn
+
     look = {
         **sns.plotting_context("notebook", font_scale=0.85),
         **sns.axes_style("ticks"),

@@ -29,16 +29,18 @@ from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy
-from fssl_core.federation.aggregation import LAYERS, RULES, Layers, Round, combine, weights
+from fssl_core.federation.aggregation import LAYERS, RULES, SHARES, Layers, Round, RunningSum, combine, weights
 from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.participation import sample_clients
+from fssl_core.federation.rows import Rows, Settled
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Whole, added, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
+ALL_MODELS = 100  # of a round that the server holds at once; of more it keeps a sum and so many, to measure
 TARGETS = ("kept", "copied")
 SELECTIONS = ("knn", "last")
 
@@ -51,19 +53,26 @@ METHODS: dict[str, dict[str, Any]] = {  # by the name in the papers' tables, wha
     "EUC": {"client_update": EUC()},
     "M-DAWA": {"aggregation": "m-dawa"},
     "L-DAWA": {"aggregation": "l-dawa"},
+    "L-DAWA after FedAvg": {"aggregation": "l-dawa", "fedavg_rounds": 3},  # as its authors' code runs it
     "L-DAWA_FedAvg": {"aggregation": "l-dawa-fedavg"},
     "L-DAWA_Loss": {"aggregation": "l-dawa-loss"},
     "L-DAWA_FedU": {"aggregation": "l-dawa-fedavg", "client_update": FedU()},
 }
 _NAMES = {
-    (v.get("aggregation", "fedavg"), v.get("client_update", ClientUpdate()).name, "proximal" in v): name
+    (
+        v.get("aggregation", "fedavg"),
+        v.get("client_update", ClientUpdate()).name,
+        "proximal" in v,
+        "fedavg_rounds" in v,
+    ): name
     for name, v in METHODS.items()
 }
 
 
-def method_name(aggregation: str, client_update: str, proximal: float) -> str:
+def method_name(aggregation: str, client_update: str, proximal: float = 0.0, fedavg_rounds: int = 0) -> str:
     """What a federated method is called in the papers' tables, a key of ``METHODS``; else the rules themselves."""
-    known = _NAMES.get((aggregation, client_update, proximal > 0))
+    known = _NAMES.get((aggregation, client_update, proximal > 0, fedavg_rounds > 0))
+    known = known or _NAMES.get((aggregation, client_update, proximal > 0, False))
     others = (client_update if client_update != "replace" else "", "proximal" if proximal else "")
     return known or " ".join(filter(None, (aggregation, *others)))
 
@@ -135,7 +144,7 @@ class AveragingSettings(RoundSettings):
     @property
     def method(self) -> str:
         """See :func:`method_name`."""
-        return method_name(self.aggregation, self.client_update.name, self.proximal)
+        return method_name(self.aggregation, self.client_update.name, self.proximal, self.fedavg_rounds)
 
     def build_model(self, data: Dataset) -> SelfSupervisedModel:
         if self.supervised and self.objective.classes != len(data.classes):
@@ -171,11 +180,15 @@ class AveragingTrainer(RoundTrainer):
 
     Attributes:
         shared: the global model, a matrix of one row.
-        trained: what the clients of this round have sent so far, a row each.
+        trained: what the clients of this round have sent so far, a row each; of more than ``ALL_MODELS`` clients,
+            where the rule allows it (:attr:`sums`), those of evenly many, by which the round is measured.
+        summed: in such a round the sum of what clients have sent.
         contributions: by client, what they have sent beside it: see :meth:`Learner.contribution`.
         pooled: what the server has made of those of the last round.
         models: states of the global model that were kept on the way, the first one untrained.
     """
+
+    compares_models: ClassVar[bool] = False  # the server needs all models of a round at once, whatever the rule
 
     def __init__(self, settings: AveragingSettings, data: Dataset, run: Any = None) -> None:
         super().__init__(settings, data)
@@ -214,19 +227,24 @@ class AveragingTrainer(RoundTrainer):
         self.shared = ClientMatrix(model, 1)
         self.worker = ClientMatrix(model, 1).requires_grad_()  # the client that is training
         self.velocity = ClientMatrix(model, 1)
-        self.trained = ClientMatrix(model, s.sampled)
+        self.trained = ClientMatrix(model, min(s.sampled, ALL_MODELS))
+        self.summed: RunningSum | None = None
         self.layers = Layers(self.shared, s.layers)
-        self.own = ClientMatrix(model, s.clients) if s.client_update.keeps else None  # clients' last models
+        self.own = self.waiting(model) if s.client_update.keeps else None  # clients' last models
         self.began = ClientMatrix(model, 1) if s.client_update.follows_training else None  # the client's local training
-        self.velocities = ClientMatrix(model, s.clients) if s.keep_velocity else None
+        self.velocities = self.waiting(model) if s.keep_velocity else None
         target = s.objective.build_target(model)
         self.target = None if target is None else ClientMatrix(target, 1)
         kept = target is not None and s.target_at_start == "kept"
-        self.targets = ClientMatrix(target, s.clients) if kept else None
+        self.targets = self.waiting(target) if kept else None
         for velocity in filter(None, (self.velocity, self.velocities)):
-            velocity.weights.zero_()
+            velocity.zero_()
         self.optimizer = s.local_optimizer(self.worker, self.velocity)
         self.learner = s.objective.learner(self.worker, self.target)
+
+    def waiting(self, model: nn.Module) -> Rows:
+        """A state of this model for every client, whether it takes part or not."""
+        return Rows(model, self.settings.clients, self.room)
 
     # ---------------------------------------------------------------- a round
 
@@ -239,7 +257,9 @@ class AveragingTrainer(RoundTrainer):
         """The next client of the round; after the last one the server aggregates and evaluates the global model."""
         s = self.settings
         sampled = s.taking_part(self.finished)
-        self._make_room(len(sampled))
+        self._make_room(len(self._measured(len(sampled))))
+        if not self.rows:
+            self.summed = RunningSum(self.shared) if self.sums(len(sampled)) else None
         place = len(self.rows)
         if s.objective.begins and self.progress[0] == 0:
             self.begin_objective(sampled)
@@ -276,8 +296,23 @@ class AveragingTrainer(RoundTrainer):
         self._pool()
         self.record({**means, "divergence": distances.sum().item(), "cosine": cosine, "model_norm": norm})
 
+    @property
+    def rule(self) -> str:
+        """The aggregation rule of this round."""
+        s = self.settings
+        return "fedavg" if self.finished < s.fedavg_rounds else s.aggregation
+
+    def sums(self, clients: int) -> bool:
+        """Whether a round of so many clients is a running sum: no model but the sum is needed, and they are many."""
+        alone = not (self.compares_models or self.settings.client_update.watches)
+        return clients > ALL_MODELS and alone and self.rule in SHARES
+
+    def _measured(self, clients: int) -> range:
+        """Places of the clients of a round whose models are kept to its end: all of them, or evenly many."""
+        return range(0, clients, -(-clients // ALL_MODELS) if self.sums(clients) else 1)
+
     def _make_room(self, clients: int) -> None:
-        """As many rows of :attr:`trained` as clients take part."""
+        """So many rows of :attr:`trained`."""
         if self.trained.clients != clients:
             self.trained = ClientMatrix(self.shared.row_module(0), clients)
 
@@ -348,14 +383,19 @@ class AveragingTrainer(RoundTrainer):
             losses: of each in its last local epoch.
         """
         s = self.settings
-        this = Round(self.shared, self.trained, self.images[sampled], losses, self.layers)
+        places = slice(None) if self.summed is None else list(self._measured(len(sampled)))
+        this = Round(self.shared, self.trained, self.images[sampled[places]], losses[places], self.layers)
         # Everything that reads the previous global model comes before it is overwritten.
         _ = this.cosines, this.model_cosines
         self.skipped = s.client_update.skipped(self.finished, self.moved)
         if s.client_update.watches:  # another read of all models
             moved = this.distances.mean(0)
             self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
-        self.combine(self.weights(this, sampled), this)
+        if self.summed is None:
+            self.combine(self.weights(this, sampled), this)
+        else:
+            self.summed.write(self.shared)
+            self.summed = None
         return this
 
     def combine(self, beta: Tensor, this: Round) -> None:
@@ -364,8 +404,7 @@ class AveragingTrainer(RoundTrainer):
 
     def weights(self, this: Round, sampled: Tensor) -> Tensor:
         """The table ``beta[client, layer]`` of this round."""
-        s = self.settings
-        return weights("fedavg" if self.finished < s.fedavg_rounds else s.aggregation, this)
+        return weights(self.rule, this)
 
     # ---------------------------------------------------------------- a client
 
@@ -465,7 +504,7 @@ class AveragingTrainer(RoundTrainer):
         for block in self.uploads(client):
             self.ledger.send(block, "parameters", "up", torch.tensor([client]))
         self._contribute(client)
-        self.worker.put(self.trained, [place])
+        self._collect(place)
         for matrix, own in ((self.worker, self.own), (self.target, self.targets), (self.velocity, self.velocities)):
             if own is not None:
                 matrix.put(own, [client])
@@ -474,6 +513,16 @@ class AveragingTrainer(RoundTrainer):
             s.client_update.trained(self.began, self.worker, memory["update"])
         memory["objective"] = self.learner.state_dict()
         memory["rounds"] += 1
+
+    def _collect(self, place: int) -> None:
+        """The server gets the model of the client that has trained."""
+        kept = range(self.trained.clients)
+        if self.summed is not None:
+            sampled = self.settings.taking_part(self.finished)
+            self.summed.add(self.worker, SHARES[self.rule](self.images[sampled])[place].item())
+            kept = self._measured(len(sampled))
+        if place in kept:
+            self.worker.put(self.trained, [kept.index(place)])
 
     # ---------------------------------------------------------------- evaluation
 
@@ -536,31 +585,45 @@ class AveragingTrainer(RoundTrainer):
     # ---------------------------------------------------------------- interruption
 
     @property
-    def _kept(self) -> list[ClientMatrix]:
+    def kept(self) -> list[ClientMatrix | Rows]:
+        """The models that stay from one round to the next."""
         return [matrix for matrix in (self.shared, self.own, self.targets, self.velocities) if matrix is not None]
+
+    @property
+    def _kept_rows(self) -> int:
+        """Rows of :attr:`trained` that are of this round."""
+        if not self.rows:
+            return 0
+        kept = self._measured(len(self.settings.taking_part(self.finished)))
+        return sum(place in kept for place in range(len(self.rows)))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next client depends on."""
         exchanged = {"contributions": self.contributions, "pooled": self.pooled}
         return super().state_dict() | {
-            "matrices": [matrix.all_rows() for matrix in self._kept],
-            "memory": self.memory,
+            "matrices": [matrix.all_rows() for matrix in self.kept],
+            "memory": Settled(self.memory),
             "rows": self.rows,
-            "trained": self.trained.all_rows() if self.rows else None,
+            "trained": Settled(self.trained.row(row) for row in range(self._kept_rows)),
+            "summed": None if self.summed is None else self.summed.total,
             "skipped": self.skipped,
             "moved": self.moved,
             "layer_rows": self.layer_rows,
-            "models": self.models,
+            "models": Settled(self.models),
             **(exchanged if self.settings.objective.shares else {}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        for matrix, rows in zip(self._kept, state["matrices"], strict=True):
+        for matrix, rows in zip(self.kept, state["matrices"], strict=True):
             matrix.load_all_rows(rows)
-        if state["trained"] is not None:
-            self._make_room(len(self.settings.taking_part(self.finished)))
-            self.trained.load_all_rows(state["trained"])
+        if state["trained"]:
+            self._make_room(len(self._measured(len(self.settings.taking_part(self.finished)))))
+            for place, row in enumerate(state["trained"]):
+                self.trained.load_row(place, row)
+        if state["summed"] is not None:
+            self.summed = RunningSum(self.shared)
+            self.summed.total.copy_(state["summed"])
         self.skipped, self.moved = (
             None if value is None else value.to(self.device) for value in (state["skipped"], state["moved"])
         )

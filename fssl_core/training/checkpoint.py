@@ -1,12 +1,12 @@
 """Checkpoints that survive a kill, a full disk and a damaged file, and that run no code when they are read.
 
-A file of tensors is one line with the SHA-256 of the rest, then what ``torch.save`` writes. It is read with
-``weights_only=True``: tensors and plain values, never code.
+A file of tensors is one line with the SHA-256 of the rest, then what ``torch.save`` writes, as a stream. It is read
+with ``weights_only=True``: tensors and plain values, never code. A checkpoint keeps its large tensors beside it, in
+:mod:`~fssl_core.training.parts`, so that a save writes what has changed since the one before.
 """
 
 import errno
 import hashlib
-import io
 import os
 import pickle
 import warnings
@@ -19,8 +19,12 @@ from typing import IO, Any
 import torch
 
 from fssl_core.errors import CheckpointError, FsslError, OtherRunError
+from fssl_core.federation.rows import Settled
 from fssl_core.files import atomic_write
 from fssl_core.settings import differences
+from fssl_core.training.parts import Parts
+
+LARGE = 2**20  # bytes from which on a tensor is a file of its own
 
 REMEDIES = {  # of errors of the disk, what happened and what helps
     errno.ENOSPC: ("No space left for", "free some space"),
@@ -37,8 +41,10 @@ REMEDIES = {  # of errors of the disk, what happened and what helps
 class Checkpoint:
     """The newest state of a run and the one before it: ``checkpoint.pt`` and ``checkpoint.previous.pt``.
 
+    Their large tensors are in the folder ``checkpoint.parts``, those that both have once.
+
     Args:
-        folder: where the two files lie; made at the first :meth:`save`.
+        folder: where all this lies; made at the first :meth:`save`.
         identity: plain values that decide what is computed, stored with each state: a state with others is refused.
         after_save: called when a state is safely on disk.
     """
@@ -53,28 +59,35 @@ class Checkpoint:
         self.identity = dict(identity or {})
         self.path = self.folder / "checkpoint.pt"
         self.previous = self.folder / "checkpoint.previous.pt"
+        self.parts = Parts(self.folder / "checkpoint.parts")
         self.after_save = after_save
+        self._newest: set[str] | None = None  # names of the parts of the newest state, where this object saved it
 
-    def save(self, state: dict[str, Any]) -> None:
+    def save(self, state: dict[str, Any], check: Callable[[], None] = lambda: None) -> None:
         """Store a state; the one stored before becomes the previous one.
 
-        Whenever the process dies, at least one of the two files is whole: the new state is on disk under a
-        temporary name before the old one moves aside.
+        Whenever the process dies, at least one of the two is whole: the new state is on disk under a temporary name
+        before the old one moves aside, and parts are deleted last.
 
         Args:
             state: nested dicts, lists and tuples of tensors, numbers, strings, booleans and ``None``.
+            check: called now and then while much is written; may raise, and what was stored before is untouched.
 
         Raises:
             TypeError: the state holds something else, which could not be read again.
             FsslError: no space left on the device; what was stored before is untouched.
         """
         _check_plain(state, "state")
-        with full_disk_explained(self.folder), atomic_write(self.path) as file:
-            _write(file, {"identity": self.identity, "state": state})
-            file.flush()
-            os.fsync(file.fileno())
-            if self.path.exists():
-                os.replace(self.path, self.previous)
+        with full_disk_explained(self.folder):
+            parts: dict[str, dict[str, Any]] = {}  # of the large tensors, by their place in the state
+            small = _without_large(state, "state", parts, self.parts, check)
+            before = self._newest if self._newest is not None else self._stored_parts()
+            with atomic_write(self.path) as file:
+                _write(file, {"identity": self.identity, "state": small, "parts": parts})
+                if self.path.exists():
+                    os.replace(self.path, self.previous)
+            self._newest = {record["sha256"] for record in parts.values()}
+            self.parts.keep(self._newest | before)
         self.after_save()
 
     def load(self) -> dict[str, Any] | None:
@@ -108,16 +121,26 @@ class Checkpoint:
         return None
 
     def _of_this_run(self, path: Path, stored: dict[str, Any]) -> dict[str, Any]:
-        if not (isinstance(stored, dict) and stored.keys() == {"identity", "state"}):
+        if not (isinstance(stored, dict) and stored.keys() == {"identity", "state", "parts"}):
             raise OtherRunError(f"{path} does not say which run it is of: it was saved by an earlier version.")
         if stored["identity"] != self.identity:
             raise OtherRunError(f"{path} is of another run: {differences(stored['identity'], self.identity)}.")
-        return stored["state"]
+        return _with_large(stored["state"], "state", stored["parts"], self.parts)
+
+    def _stored_parts(self) -> set[str]:
+        """Names of the parts of the state that is about to become the previous one."""
+        try:
+            stored = load_tensors(self.path if self.path.exists() else self.previous)
+            return {record["sha256"] for record in stored["parts"].values()}
+        except (FileNotFoundError, CheckpointError, KeyError, TypeError):  # nothing there that could be gone on from
+            return set()
 
     def remove(self) -> None:
-        """Delete both files."""
+        """Delete all of it."""
         self.previous.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
+        self.parts.remove()
+        self._newest = None
 
 
 def save_tensors(path: Path, state: dict[str, Any]) -> None:
@@ -136,15 +159,16 @@ def load_tensors(path: Path) -> dict[str, Any]:
     """
     try:
         with open(path, "rb") as file:
-            checksum, content = file.readline(80), file.read()
+            checksum = file.readline(80)
+            start = file.tell()
+            if checksum.strip() != hashlib.file_digest(file, "sha256").hexdigest().encode():
+                raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
+            file.seek(start)
+            return torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
-    if checksum.strip() != hashlib.sha256(content).hexdigest().encode():
-        raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
-    try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
@@ -170,11 +194,70 @@ def full_disk_explained(folder: Path) -> Iterator[None]:
         ) from error
 
 
+class _Hashing:
+    """A file that hashes what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.checksum = file, hashlib.sha256()
+
+    def write(self, content: bytes) -> int:
+        self.checksum.update(content)
+        return self.file.write(content)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
 def _write(file: IO[bytes], state: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    file.write(hashlib.sha256(buffer.getbuffer()).hexdigest().encode() + b"\n")
-    file.write(buffer.getbuffer())
+    """Stream a state behind a line for its checksum, which is known at the end."""
+    file.write(b"0" * 64 + b"\n")
+    stream = _Hashing(file)
+    torch.save(state, stream)
+    file.seek(0)
+    file.write(stream.checksum.hexdigest().encode())
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _without_large(
+    value: Any, name: str, found: dict[str, dict[str, Any]], parts: Parts, check: Callable[[], None], settled=False
+) -> Any:
+    """A copy of nested values in which an empty tensor stands for each large one, which is put among the parts.
+
+    Args:
+        value: the values.
+        name: their place in the state.
+        found: gets the parts' records by place.
+        parts, check: as those of :meth:`Checkpoint.save`.
+        settled: the tensors are never changed in place.
+    """
+    settled = settled or isinstance(value, Settled)
+    if isinstance(value, Mapping):
+        return {
+            key: _without_large(entry, f"{name}[{key!r}]", found, parts, check, settled) for key, entry in value.items()
+        }
+    if isinstance(value, list | tuple):
+        entries = [
+            _without_large(entry, f"{name}[{index}]", found, parts, check, settled) for index, entry in enumerate(value)
+        ]
+        return tuple(entries) if isinstance(value, tuple) else entries
+    if isinstance(value, torch.Tensor) and value.nbytes >= LARGE:
+        check()
+        found[name] = parts.put(value, settled=settled, check=check)
+        return value.new_empty(0, device="cpu")
+    # A view is stored with all that it is a view of.
+    return (
+        value.clone() if isinstance(value, torch.Tensor) and value.nbytes < value.untyped_storage().nbytes() else value
+    )
+
+
+def _with_large(value: Any, name: str, records: Mapping[str, dict[str, Any]], parts: Parts) -> Any:
+    """What :func:`_without_large` was given."""
+    if isinstance(value, dict):
+        return {key: _with_large(entry, f"{name}[{key!r}]", records, parts) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_with_large(entry, f"{name}[{index}]", records, parts) for index, entry in enumerate(value))
+    return parts.get(records[name]) if name in records else value
 
 
 def _check_plain(value: object, name: str) -> None:
@@ -183,7 +266,7 @@ def _check_plain(value: object, name: str) -> None:
         for key, entry in value.items():
             _check_plain(key, f"a key of {name}")
             _check_plain(entry, f"{name}[{key!r}]")
-    elif type(value) in (list, tuple):
+    elif type(value) in (list, tuple, Settled):
         for index, entry in enumerate(value):
             _check_plain(entry, f"{name}[{index}]")
     elif not isinstance(value, torch.Tensor) and type(value) not in (int, float, str, bool, type(None)):

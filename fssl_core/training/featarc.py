@@ -37,11 +37,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.federation.aggregation import Round, combine
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.grouping import k_means
+from fssl_core.federation.rows import Rows
 from fssl_core.objectives import Objective, SelfSupervisedModel, SimCLR
 from fssl_core.settings import Count, NonNegative, check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
@@ -89,6 +91,7 @@ class FeatArcSettings(AveragingSettings):
         return FeatArcTrainer(self, data, run)
 
 
+@in_full_precision
 def feature_distance(features: Tensor, global_features: Tensor) -> Tensor:
     """``|h - h_g|^2`` of unit vectors, averaged over the batch: ``[B, D]`` each to a scalar in [0, 4]."""
     return (F.normalize(features, dim=1) - F.normalize(global_features.detach(), dim=1)).square().sum(1).mean()
@@ -100,6 +103,8 @@ class FeatArcTrainer(AveragingTrainer):
     Attributes:
         group_models: the groups' models, a row each; None with one group.
     """
+
+    compares_models: ClassVar[bool] = True  # those of a group are averaged apart
 
     def federate(self, model: SelfSupervisedModel) -> None:
         super().federate(model)
@@ -194,5 +199,5 @@ class FeatArcTrainer(AveragingTrainer):
     # ---------------------------------------------------------------- interruption
 
     @property
-    def _kept(self) -> list[ClientMatrix]:
-        return [*super()._kept, *([] if self.group_models is None else [self.group_models])]
+    def kept(self) -> list[ClientMatrix | Rows]:
+        return [*super().kept, *([] if self.group_models is None else [self.group_models])]

@@ -148,6 +148,8 @@ class LayerwiseTrainer(AveragingTrainer):
         frozen: what stands in front of that.
     """
 
+    compares_models: ClassVar[bool] = True  # the distance between clients
+
     def begin(self, model: SelfSupervisedModel) -> None:
         self.whole = model
         s = self.settings
@@ -169,7 +171,7 @@ class LayerwiseTrainer(AveragingTrainer):
         encoder = nn.Sequential(active, GlobalPool(), reshape.to(self.device, s.dtype))
         self.part = SelfSupervisedModel(encoder, self.whole.projector, self.whole.predictor)
         self.federate(self.part)
-        self.previous = ClientMatrix(self.part, s.clients) if s.representation_alignment else None
+        self.previous = self.waiting(self.part) if s.representation_alignment else None
         if self.previous is not None:
             self._embeddings: list[Tensor] = []  # of the views of a batch
             self.learner.online.projector.register_forward_hook(lambda *call: self._embeddings.append(call[2]))

@@ -285,11 +285,6 @@ class ModularTrainer(Trainer):
 
     # ---------------------------------------------------------------- evaluation
 
-    def validate(self) -> float:
-        """kNN accuracy behind the projection layers, where it is due; else NaN."""
-        due = self.finished % self.settings.validate_every == 0 or self.finished == self.total
-        return super().validate() if due else math.nan
-
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.model)
 

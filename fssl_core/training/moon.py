@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
-from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives import Objective, SelfSupervisedModel
 from fssl_core.objectives.moon import Moon
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
@@ -55,13 +54,12 @@ class MoonTrainer(AveragingTrainer):
     def federate(self, model: SelfSupervisedModel) -> None:
         super().federate(model)
         if self.own is None and self.settings.objective.contrast_weight:
-            self.own = ClientMatrix(model, self.settings.clients)
+            self.own = self.waiting(model)
 
     def _start(self, client: int) -> None:
         super()._start(client)
         if self.own is None:
             return
-        # Views: until this client has finished, nobody writes to these rows.
         shared = self.shared.row_module(0).eval()
         newcomer = self.memory[client]["rounds"] == 0
         self.learner.references = shared, shared if newcomer else self.own.row_module(client).eval()

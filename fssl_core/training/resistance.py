@@ -112,14 +112,14 @@ class ResistanceSettings(Settings):
         if state is not None:
             game.load_state_dict(state)
         progress(game.epoch, self.epochs)
-        with repeatable_kernels():
+        with run.saver() as saver, repeatable_kernels():
             while game.epoch < self.epochs:
                 game.train_epoch()
-                run.checkpoint.save(game.state_dict())
+                saver.offer(game.state_dict)
                 progress(game.epoch, self.epochs, **{name: game.metrics[-1][name] for name in ("loss", "similarity")})
             accuracy = game.source_accuracy()
-        run.write_table("metrics", pd.DataFrame(game.metrics))
-        run.save_tensors("client", game.client.state_dict())
+            run.write_table("metrics", pd.DataFrame(game.metrics))
+            run.save_tensors("client", game.client.state_dict())
         last = {name: value for name, value in game.metrics[-1].items() if name != "epoch"}
         return {**last, "source_accuracy": accuracy}
 

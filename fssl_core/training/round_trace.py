@@ -61,6 +61,5 @@ def trace_round(trainer: AveragingTrainer) -> pd.DataFrame:
 
 def models_kept(trainer: AveragingTrainer) -> int:
     """Models in the state that the rest of the training depends on, of which a checkpoint is made."""
-    state = trainer.state_dict()
-    kept = [*state["matrices"], *([] if state["trained"] is None else [state["trained"]])]
-    return sum(rows["weights"].numel() for rows in kept) // trainer.shared.parameters
+    kept = [*trainer.kept, *([trainer.trained] if trainer.rows else [])]
+    return sum(models.clients for models in kept)

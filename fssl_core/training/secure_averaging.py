@@ -57,6 +57,8 @@ class SecureAutoencoderSettings(AutoencoderSettings):
 class SecureAutoencoderTrainer(AutoencoderTrainer):
     """Trains one federation; see :class:`~fssl_core.training.averaging.AveragingTrainer`."""
 
+    compares_models: ClassVar[bool] = True  # each is masked
+
     def combine(self, beta: Tensor, this: Round) -> None:
         s = self.settings
         protocol = s.protocol(this.received.clients)

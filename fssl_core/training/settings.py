@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
-from fssl_core.devices import PRECISIONS, autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
+from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
+from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.settings import (
     Count,
     DataName,
@@ -53,10 +54,16 @@ class TrainingSettings(Settings):
     knn_k: Count
     knn_temperature: Temperature
     probe_epochs: Whole
-    precision: str
+    precision: str  # of forward passes; "auto" becomes bfloat16 where that is fast, else float32: fssl_core.precision
+    validate_every: Count = 1  # epochs or rounds between kNN accuracies; what is not measured is NaN in the metrics
 
     def check(self) -> None:
-        check_choice("precision", self.precision, PRECISIONS)
+        object.__setattr__(self, "precision", chosen_precision(self.precision))
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """Of code that some settings use only, beside the class's own ``version``; by name, where it has changed."""
+        return versions_of(self.precision)
 
     @property
     def supervised(self) -> bool:
@@ -105,10 +112,10 @@ class TrainingSettings(Settings):
         state = run.checkpoint.load()
         if state is not None:
             trainer.load_state_dict(state)
-        with repeatable_kernels():
-            trainer.train(progress, run.checkpoint.save)
+        with run.saver() as saver, repeatable_kernels():
+            trainer.train(progress, saver.offer)
             summary = trainer.summary()
-        trainer.write(run)
+            trainer.write(run)
         return summary
 
 
@@ -142,8 +149,8 @@ class FederationSettings(TrainingSettings):
 
     @property
     def versions(self) -> dict[str, int]:
-        """Of code that some settings use only, beside the class's own ``version``; by name, where it has changed."""
-        return {name: number for name, number in VERSIONS.items() if name == self.architecture}
+        of_model = {name: number for name, number in VERSIONS.items() if name == self.architecture}
+        return super().versions | of_model
 
     @property
     def pairs(self) -> bool:

@@ -46,6 +46,7 @@ from fssl_core.training.split_server import SWAPS, VARIANTS, SplitServer
 from fssl_core.training.trainer import Trainer
 
 METHODS = ("MocoSFL", "MonAcoSFL")
+MEASURED = ("misalignment_before_sync", "misalignment", "divergence", "identifiability", "identifiability_common")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,7 @@ class SplitSettings(FederationSettings):
     schedule_epochs: int | None = None  # the cosine ends here, where a run stops earlier; None: at the last epoch
     client_learning_rate: NonNegative | None = None
     # measurement and execution
+    validate_every: int = added(1, before=1)  # epochs between kNN accuracies and measurements of the clients
     log_steps: bool = False  # misalignment, loss and synchronisations of every step
     backend: str = "auto"  # how clients are run: in one call, or in a loop
 
@@ -178,6 +180,7 @@ class SplitTrainer(Trainer):
         s = self.settings
         order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
+        looks = self.looks(self.finished + 1)
         for step in range(self.steps_per_epoch):
             images = self.data.train.images[order[:, step]]  # [clients, batch, C, H, W]
             loss, accuracy = self.step(images, draws[:, step])
@@ -188,11 +191,12 @@ class SplitTrainer(Trainer):
             if due:
                 rates = f"learning_rate={s.learning_rate} or client_learning_rate={s.client_learning_rate}"
                 self.check_finite(losses, f"epoch {self.finished + 1}", rates)
-            if s.log_steps or last:
+            measured = s.log_steps or (last and looks)
+            if measured:
                 self._measure(step, due)
             if due:
                 self.synchronise()
-                if s.log_steps or last:
+                if measured:
                     self._step_rows[-1]["misalignment"] = self.clients.misalignment()
         self._end_epoch(torch.stack(losses), torch.stack(accuracies))
 
@@ -203,7 +207,8 @@ class SplitTrainer(Trainer):
 
     def _end_epoch(self, losses: Tensor, accuracies: Tensor) -> None:
         self.clients.end_epoch()
-        last = {name: float(value) for name, value in self._step_rows[-1].items() if name not in ("step", "synced")}
+        row = self._step_rows[-1] if self._step_rows else dict.fromkeys(MEASURED, math.nan)
+        last = {name: float(value) for name, value in row.items() if name not in ("step", "synced")}
         if self.settings.log_steps:
             for row, loss, accuracy in zip(self._step_rows, losses, accuracies, strict=True):
                 row |= {"loss": loss, "contrastive_accuracy": accuracy}

@@ -6,7 +6,7 @@ member (:mod:`fssl_core.network`).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientForward, ClientMatrix, misalignment
 from fssl_core.federation.participation import sample_clients
+from fssl_core.federation.rows import Room, Rows
 from fssl_core.random import generator
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 class SplitClients:
     """Client models with their images and optimiser.
 
-    Every member has a row in the matrices ``online``, ``momentum`` and ``velocity``; the ``active_`` ones hold those
-    that train in this epoch. With full participation they are one and the same.
+    Every member has a row in ``online``, ``momentum`` and ``velocity``; the matrices ``active_...`` hold those that
+    train in this epoch. With full participation they are one and the same, else the others wait
+    (:mod:`fssl_core.federation.rows`).
+
+    Attributes of the class:
+        bytes_for_rows: of the device, for clients that wait; None: see :class:`fssl_core.federation.rows.Room`.
 
     Args:
         settings: of the run.
@@ -37,6 +42,8 @@ class SplitClients:
     Raises:
         SettingError: ``client_batch`` is larger than the share of the smallest client.
     """
+
+    bytes_for_rows: ClassVar[int | None] = None
 
     def __init__(
         self, settings: "SplitSettings", client: nn.Module, data: Dataset, members: Sequence[int] | None = None
@@ -51,10 +58,11 @@ class SplitClients:
         self.augment = augmentation(s.augmentation, data.image_size)
         self.members = torch.arange(s.clients) if members is None else torch.as_tensor(members)
         count = len(self.members) if s.sampled == s.clients or members is not None else s.sampled
+        self._room = Room(data.train.images.device, self.bytes_for_rows)
         self.online, self.active_online = self._all_and_active(client, count)
         self.momentum, self.active_momentum = self._all_and_active(client, count)
         self.velocity, self.active_velocity = self._all_and_active(client, count)  # of SGD, kept by each client
-        self.velocity.weights.zero_()
+        self.velocity.zero_()
         if not s.freeze_client:
             self.active_online.requires_grad_()
         self.online_forward = ClientForward(self.active_online, s.backend)
@@ -64,12 +72,12 @@ class SplitClients:
         self._rows = torch.arange(len(self.members))
         self._unsampled_gap: Tensor | float | None = None  # kept between synchronisations
 
-    def _all_and_active(self, client: nn.Module, active: int) -> tuple[ClientMatrix, ClientMatrix]:
-        everyone = ClientMatrix(client, len(self.members))
-        return everyone, everyone if active == len(self.members) else ClientMatrix(client, active)
+    def _all_and_active(self, client: nn.Module, active: int) -> tuple[ClientMatrix | Rows, ClientMatrix]:
+        training = ClientMatrix(client, active)
+        return training if active == len(self.members) else Rows(client, len(self.members), self._room), training
 
     @property
-    def matrices(self) -> dict[str, tuple[ClientMatrix, ClientMatrix]]:
+    def matrices(self) -> dict[str, tuple[ClientMatrix | Rows, ClientMatrix]]:
         """By name, the matrix of all members and of those that train in this epoch."""
         return {
             "online": (self.online, self.active_online),
@@ -131,18 +139,19 @@ class SplitClients:
 
         Returns:
             activations of the online and of the momentum models, each ``[clients, views * batch, c, h, w]``: what the
-            clients send. Of a frozen client that sees both views both are the same tensor.
+            clients send, in the precision of their weights. Of a frozen client that sees both views both are the same
+            tensor.
         """
         s = self.settings
         queries, keys = self.views(images, draws)  # each [clients, views * batch, C, H, W]
         if not s.freeze_client:
             self.active_momentum.average_towards_(self.active_online, s.ema_decay)
         with s.autocast(self.data.train.images.device):
-            self._activations = self.online_forward(queries)
+            self._activations = self.online_forward(queries).to(s.dtype)
             if s.freeze_client and keys is queries:
                 return self._activations, self._activations
             with torch.no_grad():
-                momentum_activations = self.momentum_forward(keys)
+                momentum_activations = self.momentum_forward(keys).to(s.dtype)
         return self._activations.detach(), momentum_activations
 
     def backward(self, gradient: Tensor) -> None:

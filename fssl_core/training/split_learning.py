@@ -197,7 +197,7 @@ class SplitLearningTrainer(RoundTrainer):
             rows, draws = worker.batches[step]
             view = self.data.normalise(self.augment(train.images[rows], draws[:, 0]), s.dtype)  # [b, C, H, W]
             with s.autocast(self.device):
-                activations.append(worker.module.layers(view))  # [b, c, h, w]
+                activations.append(worker.module.layers(view).to(s.dtype))  # [b, c, h, w]
             labels.append(train.labels[rows])
         received = [
             (

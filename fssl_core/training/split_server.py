@@ -93,7 +93,7 @@ class SplitServer:
                 queries = self.model(queried.flatten(0, 1))  # [clients * views * batch, D]
                 with torch.no_grad():
                     keys = self.momentum_model(keyed.flatten(0, 1))
-            queries, keys = (F.normalize(output.to(s.dtype), dim=1) for output in (queries, keys))
+            queries, keys = (F.normalize(output, dim=1) for output in (queries, keys))
             if s.both_views:  # a query of view 1 belongs to the key of view 2, and the other way round
                 keys = keys.unflatten(0, (len(activations), 2, -1)).flip(1).flatten(0, 2)
             loss, accuracy = info_nce(queries, keys, self.queue.keys, s.temperature)

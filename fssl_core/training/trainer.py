@@ -6,10 +6,9 @@ of :mod:`fssl_core.evaluation.probe_runs` or :mod:`fssl_core.evaluation.fine_tun
 """
 
 import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
@@ -20,15 +19,18 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.ledger import Ledger
+from fssl_core.federation.rows import Room
 from fssl_core.random import generator
 from fssl_core.training.settings import RoundSettings, TrainingSettings
 
 WITHOUT_LABELS = {"partition": "iid", "selection": "last", "probe_every": 0}  # settings that images without them need
-SECONDS_AT_STAKE = 10.0  # an interrupt loses about as much work at most, beside what is never cut: see advance
 
 
 class Trainer(ABC):
     """Trains one federation, an epoch or a client's part of a round at a time.
+
+    Attributes of the class:
+        bytes_for_rows: of the device, for clients that wait; None: see :class:`fssl_core.federation.rows.Room`.
 
     Args:
         settings: what to do.
@@ -45,12 +47,15 @@ class Trainer(ABC):
         SettingError: the images have no labels, and the settings need them.
     """
 
+    bytes_for_rows: ClassVar[int | None] = None
+
     def __init__(self, settings: TrainingSettings, data: Dataset, total: int) -> None:
         if not data.labelled:
             _check_needs_no_labels(settings, data.name)
         self.settings = settings
         self.data = data
         self.device = data.train.images.device
+        self.room = Room(self.device, self.bytes_for_rows)
         self.ledger = Ledger(settings.clients)
         self.total = total
         self.finished = 0
@@ -82,25 +87,27 @@ class Trainer(ABC):
         """How often :meth:`advance` was called, and how often in all."""
         return self.finished, self.total
 
-    def train(self, progress: Callable[..., None], save: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def train(self, progress: Callable[..., None], offer: Callable[[Callable[[], dict]], None] | None = None) -> None:
         """Train to the end, from wherever this trainer stands.
 
         Args:
             progress: called as ``progress(done, total, **figures)``.
-            save: keeps a state from which another trainer can go on: after each epoch or round, and within a round
-                whenever more than ``SECONDS_AT_STAKE`` would be lost.
+            offer: called with :meth:`state_dict` whenever another trainer could go on from here; see
+                :meth:`fssl_core.training.saver.Saver.offer`.
         """
         progress(*self.progress)
-        saved = time.monotonic()
         while self.finished < self.total:
-            finished = self.finished
             self.advance()
-            if save and (self.finished > finished or time.monotonic() - saved > SECONDS_AT_STAKE):
-                save(self.state_dict())
-                saved = time.monotonic()
+            if offer is not None:
+                offer(self.state_dict)
             names = ("loss", "knn_accuracy") if self.data.labelled else ("loss",)
             shown = {name: self.metrics[-1][name] for name in names if self.metrics}
+            shown = {name: value for name, value in shown.items() if math.isfinite(value)}  # what was not measured
             progress(*self.progress, **shown)
+
+    def looks(self, number: int) -> bool:
+        """Whether this epoch or round, counted from 1, is evaluated at its end; the last one always is."""
+        return number % self.settings.validate_every == 0 or number == self.total
 
     def validate(self) -> float:
         """kNN accuracy of the model that all clients share, on the validation share of the test set; NaN unlabelled."""
@@ -125,7 +132,7 @@ class Trainer(ABC):
         """Close an epoch or round: book its bytes, evaluate the shared model, and keep it if it is the best."""
         self.ledger.close_epoch()
         self.finished += 1
-        knn = self.validate()
+        knn = self.validate() if self.looks(self.finished) else math.nan
         self.metrics.append({"epoch": self.finished, **row, "knn_accuracy": knn})
         if self.preferred(knn):
             state = {name: value.clone() for name, value in self.global_model().state_dict().items()}

@@ -108,7 +108,7 @@ def test_the_mean_client_sees_the_images_that_the_engines_take():
 
 
 def states(*matrices):
-    return [value for matrix in matrices if matrix is not None for value in matrix.all_rows().values()]
+    return [value for matrix in matrices if matrix is not None for value in (matrix.weights, *matrix.blocks.values())]
 
 
 @pytest.mark.parametrize(

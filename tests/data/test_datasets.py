@@ -425,7 +425,7 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monk
     assert "fssl data cifar10 --download" in str(error.value)
     for name in ("medmnist/bloodmnist", "medmnist/bloodmnist:val"):
         with pytest.raises(
-            DataError, match=r"is not at .*bloodmnist\.npz\. Get bloodmnist\.npz from https://medmnist\.com"
+            DataError, match=r"is not at .*bloodmnist\.npz\. Fetch https://zenodo.org/records/\d+/files/bloodmnist\.npz"
         ):
             load_dataset(name)
     with pytest.raises(

@@ -184,3 +184,60 @@ def test_a_damaged_copy_is_replaced(root, monkeypatch):
     assert calls == [16] * 5
     assert torch.equal(load_again(16), images)
     assert len(calls) == 5
+
+
+# ---------------------------------------------------------------- Tiny ImageNet
+
+
+def write_tiny_imagenet(folder, classes=("n01", "n02", "n03"), each=2):
+    """As the archive has it: boxes beside training images, one folder for validation, and a test set without labels."""
+    lines = []
+    for number, name in enumerate(classes):
+        write_photos(folder / "train" / name / "images", each, ".JPEG")
+        (folder / "train" / name / f"{name}_boxes.txt").touch()
+        lines += [f"val_{number + len(classes) * turn}.JPEG\t{name}\t0\t0\t9\t9" for turn in range(each)]
+    (folder / "val" / "images").mkdir(parents=True)
+    for line in lines:
+        value = 40 * (1 + classes.index(line.split("\t")[1]))
+        Image.new("RGB", (64, 64), (value,) * 3).save(folder / "val" / "images" / line.split("\t")[0])
+    (folder / "val" / "val_annotations.txt").write_text("\n".join(lines) + "\n")
+    write_photos(folder / "test" / "images", 1, ".JPEG")
+    (folder / "wnids.txt").write_text("\n".join(classes))
+
+
+def test_tiny_imagenet_as_it_is_published(root):
+    write_tiny_imagenet(root / "tiny-imagenet-200")
+    data = load_dataset("tiny-imagenet-200")
+    assert data.classes == ("n01", "n02", "n03")
+    assert (len(data.train), len(data.test)) == (6, 6)
+    assert data.test.labels.tolist() == [0, 0, 1, 1, 2, 2]
+    means = data.test.images.float().mean((1, 2, 3))
+    assert torch.allclose(means, 40 * (1 + data.test.labels.float()), atol=3)
+    assert not data.official
+
+
+def test_other_classes_in_the_table_are_other_data(root):
+    write_tiny_imagenet(root / "tiny-imagenet-200")
+    before = datasets.data_digest("tiny-imagenet-200")
+    table = root / "tiny-imagenet-200/val/val_annotations.txt"
+    text = table.read_text()
+    table.write_text(text.replace("val_0.JPEG\tn01", "val_0.JPEG\tn03").replace("val_2.JPEG\tn03", "val_2.JPEG\tn01"))
+    assert table.read_text() != text
+    assert datasets.data_digest("tiny-imagenet-200") != before
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("val_0.JPEG n01", "with a tab between"),
+        ("../../other.JPEG\tn01", "with a tab between"),
+        ("val_0.JPEG\tn01\nval_0.JPEG\tn01", "line 2"),
+        ("val_0.JPEG\tn01", "has 5 more"),
+        ("", "has 6 more"),
+    ],
+)
+def test_a_damaged_table_of_tiny_imagenet_is_refused(root, line, said):
+    write_tiny_imagenet(root / "tiny-imagenet-200")
+    (root / "tiny-imagenet-200/val/val_annotations.txt").write_text(line)
+    with pytest.raises(DataError, match=said):
+        load_dataset("tiny-imagenet-200")

@@ -74,6 +74,19 @@ def test_equally_similar_neighbours_all_vote_whatever_the_order_of_the_bank():
         assert knn_accuracy(bank[order], labels[order], query, torch.tensor([1]), k=1) == 1.0
 
 
+def test_ties_at_the_end_of_the_neighbours_vote_all_in_the_queries_that_have_them_only():
+    bank = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.6, 0.8], [0.6, 0.8], [0.0, 1.0], [-1.0, 0.0]])
+    labels = torch.tensor([0, 1, 1, 1, 2, 0])
+    queries = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    # k=2: the first query's second neighbour is one of three, which win at a high temperature; so is the second's.
+    found = [
+        knn_accuracy(bank, labels, queries, torch.tensor(expected), k=2, temperature=5.0)
+        for expected in ([1, 1, 0], [0, 2, 0])
+    ]
+    assert found == [1.0, pytest.approx(1 / 3)]
+    assert knn_accuracy(bank, labels, queries, torch.tensor([0, 2, 0]), k=2, temperature=0.01) == 1.0
+
+
 def test_a_tie_between_classes_goes_to_the_lower_label():
     query = torch.tensor([[0.0, 1.0, 0.0]])  # of length 1, so that no similarity is rounded
     bank, labels = query.expand(4, 3), torch.tensor([2, 1, 2, 1])

@@ -1,5 +1,6 @@
 """What a batch of notebooks tells, with made-up records; and two real ones that run at the same time."""
 
+import dataclasses
 import io
 import json
 import os
@@ -132,8 +133,8 @@ def test_a_notebook_that_runs_tells_how_much_is_left(project, tmp_path):
     tasks = [task(project, "a", seconds=5)]
     batch = Batch(tasks, 1, tmp_path)
     batch.update(tasks)
-    state = display.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
-    display.write_json(batch.files["paper/a"], vars(state))
+    state = display.State(18, 3, (display.Running("x", "epoch", 12, 40),), left=240.0)
+    display.write_json(batch.files["paper/a"], dataclasses.asdict(state))
     assert batch.left() == 240
     assert batch.environment(tasks[0]) == {"FSSL_PROGRESS": str(batch.files["paper/a"])}
 
@@ -148,8 +149,8 @@ def test_a_terminal_has_a_bar_for_each_notebook_that_runs(project, tmp_path, mon
     tasks = [task(project, name, seconds=50) for name in ("a", "b", "c")]
     with redirect_stderr(Terminal()) as terminal:
         batch = Batch(tasks, 2, tmp_path)
-        state = display.State(18, 3, title="x", unit="epoch", step=12, steps=40, left=240.0)
-        display.write_json(batch.files["paper/b"], vars(state))
+        state = display.State(18, 3, (display.Running("x", "epoch", 12, 40),), left=240.0)
+        display.write_json(batch.files["paper/b"], dataclasses.asdict(state))
         batch.update(tasks[:2])
         batch.tell(Outcome(tasks[0], "", 12.0, time.time()))
         batch.update(tasks[1:])

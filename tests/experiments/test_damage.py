@@ -343,7 +343,7 @@ def test_a_file_in_place_of_the_folder_of_runs_is_an_error(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG])
-@pytest.mark.parametrize("where", ["_locked", "write_json", "write_manifest"])
+@pytest.mark.parametrize("where", ["FileLock", "write_json", "write_manifest"])
 def test_what_the_disk_refuses_is_explained_and_nothing_is_lost(root, monkeypatch, number, where):
     def refuse(*args, **kwargs):
         raise OSError(number, os.strerror(number), str(Run(Mean()).folder / "summary.json"))

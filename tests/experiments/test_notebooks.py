@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import nbformat
@@ -15,7 +16,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks as module
-from fssl_core.experiments.notebooks import Notebook, execute, find_notebooks
+from fssl_core.experiments import resources
+from fssl_core.experiments.notebooks import Notebook, Outcome, execute, find_notebooks
 from fssl_core.paths import figures_root
 
 PARAMETERS = """
@@ -32,8 +34,8 @@ import json, os, sys
 from pathlib import Path
 folder = Path("build/figures/paper1")
 folder.mkdir(parents=True, exist_ok=True)
-threads = os.environ["OMP_NUM_THREADS"]
-found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate, "threads": threads}
+workers = os.environ["FSSL_WORKERS"], os.environ["OMP_NUM_THREADS"]
+found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate, "workers": workers}
 claims = {"holds": 2, "fails": 1, "not run": 0}
 (folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile, "claims": claims, "found": found}))
 (folder / f"fig2.{profile}.png").write_bytes(b"drawn")
@@ -75,7 +77,7 @@ def project(tmp_path, monkeypatch):
 def no_execution(monkeypatch):
     """Nothing may start when the input is bad."""
 
-    def started(tasks, jobs):
+    def started(tasks, jobs, environment):
         raise AssertionError("executed although the input is bad")
 
     monkeypatch.setattr(module, "run_tasks", started)
@@ -180,7 +182,7 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
     )
     nbformat.write(content, path)
     ran = []
-    monkeypatch.setattr(module, "run_tasks", lambda tasks, jobs: ran.extend(tasks) or [])
+    monkeypatch.setattr(module, "run_tasks", lambda tasks, jobs, environment: ran.extend(tasks) or [])
     with pytest.raises(KeyError):  # nothing was run, so there is no row
         execute(["paper1/fig2"], parameters=given)
     assert ran[0].parameters == {"profile": "smoke", "seeds": [0, 1], "epochs": given.get("epochs", 3)}
@@ -198,7 +200,7 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
 
 
 def test_good_values_reach_papermill(project, monkeypatch):
-    def pretend(tasks, jobs):
+    def pretend(tasks, jobs, environment):
         assert jobs == 3
         assert [task.parameters for task in tasks] == [{}, {"profile": "gpu", "rate": 1, "limit": None, "seeds": [7]}]
         assert tasks[1].target == project / "build" / "gpu" / "paper1" / "fig2_first_words.ipynb"
@@ -217,7 +219,8 @@ def test_execution(project, monkeypatch, capfd):
     (foreign / "kernel.json").write_text('{"argv": ["/nonexistent"], "display_name": "x", "language": "python"}')
     monkeypatch.setenv("JUPYTER_PATH", str(project / "jupyter"))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(resources, "cores", lambda: 8)
+    monkeypatch.delenv("FSSL_WORKERS")
     stale = figures_root() / "paper1" / "fig10.laptop.json"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"claims": {"holds": 9, "fails": 9, "not run": 9}}')
@@ -237,7 +240,7 @@ def test_execution(project, monkeypatch, capfd):
 
     record = json.loads((figures_root() / "paper1" / "fig2.laptop.json").read_text())
     found = {"python": sys.executable, "folder": str(project), "seeds": [5], "rate": 1e-5}
-    assert record["found"] == {**found, "threads": "4"}  # two notebooks share eight cores
+    assert record["found"] == {**found, "workers": ["4", "1"]}  # two notebooks share eight cores
     partial = (project / bad["notebook"]).read_text()
     assert "no such luck" in partial
     shown = capfd.readouterr().err
@@ -286,3 +289,20 @@ def running(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE  # where nobody collects it, as in a container
     except psutil.NoSuchProcess:
         return False
+
+
+def test_each_job_has_a_gpu_of_its_own_and_there_are_as_many_as_gpus(project, monkeypatch):
+    """All had the first one."""
+    monkeypatch.setattr(resources, "gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(module, "gpus", lambda: ["0", "1"])
+    seen, both = [], threading.Barrier(2)
+
+    def pretend(task, environment, processes):
+        if len(seen) < 2:
+            both.wait(timeout=60)  # two at a time
+        seen.append(environment["CUDA_VISIBLE_DEVICES"])
+        return Outcome(task, "", 1.0, time.time())
+
+    monkeypatch.setattr(module, "_execute_one", pretend)
+    execute(["paper1/fig2", "paper1/fig10"])
+    assert sorted(seen) == ["0", "1"]

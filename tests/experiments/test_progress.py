@@ -16,7 +16,7 @@ from fssl_core.experiments import progress as module
 from fssl_core.experiments.display import State, duration, reported
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.progress import telling, title_of
-from fssl_core.experiments.store import run, run_all
+from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.notices import TRANSIENT
 from fssl_core.settings import Settings
 
@@ -129,14 +129,24 @@ def test_the_line_that_stays_is_true(capsys, monkeypatch):
     assert last() == "fssl: 4 runs: 3 computed in 0 s, 1 was stored"
     with pytest.raises(SettingError):
         run_all([Count(seed=0), Count(seed=4), Count(method="wrong"), Count(seed=5), Count(seed=6)])
-    assert last() == "fssl: 5 runs: 1 computed in 0 s, 1 was stored, 3 are left"
+    assert last() == "fssl: 5 runs: 3 computed in 0 s, 1 was stored, 1 is left"  # the others were not held up
 
 
-def test_a_run_that_builds_on_another_is_one_display(monkeypatch, every_state):
+def test_runs_that_build_on_others_are_one_display(monkeypatch, every_state):
     inner = Count(seed=7)
     shown = shown_in_a_terminal([Count(builds_on=inner), Count(seed=1, builds_on=inner), inner], monkeypatch)
-    assert f"seed 0 › Count {inner.key} · epoch 1 of 3" not in shown  # it is one of the sweep and has a name there
+    assert f"Count {inner.key}" not in shown  # it is one of the sweep and has a name there
+    assert shown.index("seed 7 · epoch 1 of 3") < shown.index("seed 0 · epoch 1 of 3")
+    assert shown.count("computed in") == 1
+    assert "3 runs computed in" in shown
+
+
+def test_a_run_that_another_asks_for_unexpectedly_is_in_its_display(monkeypatch, every_state):
+    inner = Count(seed=7)
+    monkeypatch.setattr(Count, "needs", ())
+    shown = shown_in_a_terminal([Count(builds_on=inner), Count(seed=1, builds_on=inner), inner], monkeypatch)
     assert "seed 0 › seed 7 · epoch 1 of 3" in shown
+    assert "seed 7 · epoch 3 of 3" not in re.findall(r"\| (seed 7.*?3 of 3)", shown)  # not by itself
     assert shown.count("computed in") == 1
     assert "3 runs computed in" in shown
 
@@ -235,22 +245,23 @@ def test_time_left(every_state, monkeypatch):
         progress(0, 4)
         clock.now += 5
         progress(1, 4)  # by its own pace 15 s are left, by the stored run 5
-        assert view.states[-1].run_left == pytest.approx(0.25 * 15 + 0.75 * 5)
+        assert view.states[-1].running[0].left == pytest.approx(0.25 * 15 + 0.75 * 5)
         assert view.states[-1].left == pytest.approx(0.25 * 15 + 0.75 * 5 + 30)
         clock.now += 15
         progress(4, 4)
-        assert view.states[-1].run_left == 0
-    with shown.run(handles[2]):  # the second was computed by another process
+        assert view.states[-1].running[0].left == 0
+    shown.stored(handles[1])  # another process has computed it
+    with shown.run(handles[2]):
         state = view.states[-1]
-        assert (state.done, state.title) == (2, "method other, seed 0")
-        assert state.run_left == 15  # the mean of the stored run and of the first, which took 20
+        assert (state.done, state.running[0].title) == (2, "method other, seed 0")
+        assert state.running[0].left == 15  # the mean of the stored run and of the first, which took 20
     assert shown.expected == {handles[3].settings.key: 20}
 
 
 def test_a_resumed_run_has_less_left(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
-    current = module._Current("", "epoch", None, of_sweep=True)
+    current = module.Current(Run(Count()), "", None)
     assert current.left(clock.now) is None
     current.tell(8, 10, {})
     clock.now += 3
@@ -270,8 +281,9 @@ def test_another_process_can_read_how_far_it_is(tmp_path, monkeypatch, every_sta
     monkeypatch.setattr(display, "write_json", lambda *args: (write(*args), states.append(reported(path))))
     run_all([Count(seed=0), Count(seed=11)], progress=False)
     last = states[-1]
-    assert (last.runs, last.done, last.title, last.unit, last.step, last.steps) == (2, 1, "seed 11", "epoch", 3, 3)
-    assert last.figures == {"loss": pytest.approx(1 / 3), "label": "x"}
+    run = last.running[0]
+    assert (last.runs, last.done, run.title, run.unit, run.step, run.steps) == (2, 1, "seed 11", "epoch", 3, 3)
+    assert run.figures == {"loss": pytest.approx(1 / 3), "label": "x"}
     assert reported(path) is None  # computing no more
     path.write_text('{"runs": 3')
     assert reported(path) is None

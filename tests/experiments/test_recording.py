@@ -33,7 +33,7 @@ def executed(monkeypatch):
     """Notebooks that are executed: all draw their figure, and fig2 fails after that."""
     tasks = []
 
-    def run_tasks(given, jobs):
+    def run_tasks(given, jobs, environment):
         for task in given:
             tasks.append(task)
             for suffix in recording.SUFFIXES:
@@ -102,6 +102,6 @@ def test_what_an_earlier_call_drew_does_not_become_a_record(project, monkeypatch
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
         os.utime(path, (1, 1))
-    monkeypatch.setattr(notebooks, "run_tasks", lambda tasks, jobs: [notebooks.Outcome(tasks[0], "", 1.0, started=1e9)])
+    monkeypatch.setattr(notebooks, "run_tasks", lambda tasks, *_: [notebooks.Outcome(tasks[0], "", 1.0, started=1e9)])
     assert recording.record(["paper1/fig1"], profile="laptop")["status"].tolist() == ["ok"]
     assert not (project / "figures").exists()

@@ -4,10 +4,10 @@ import errno
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pandas as pd
@@ -15,11 +15,12 @@ import pytest
 import torch
 
 import fssl_core
-from fssl_core.errors import FsslError
-from fssl_core.experiments import provenance, store
+from fssl_core.errors import DataError, FsslError
+from fssl_core.experiments import averaging_settings, local, provenance
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings, added
+from tests.processes import Piped, python
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,11 +346,11 @@ def test_runs_table_keeps_the_tables_own_column(root, monkeypatch):
 PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch and computed a step
 
 
-def child(code: str, **environment: str) -> subprocess.Popen:
+def child(code: str, root: Path, environment: dict[str, str]) -> Piped:
     """Another process with this file's toy engine."""
-    preamble = f"import runpy; toy = runpy.run_path({__file__!r}); Walk, run = toy['Walk'], toy['run']; "
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen([sys.executable, "-c", preamble + code], env=variables, stderr=subprocess.PIPE, text=True)
+    preamble = f"import runpy, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
+    preamble += f"toy = runpy.run_path({__file__!r}); Walk, run = toy['Walk'], toy['run']; "
+    return python(preamble + code, {**os.environ, **environment}, root.parent)
 
 
 def wait_for_steps(root, count):
@@ -359,28 +360,38 @@ def wait_for_steps(root, count):
         time.sleep(0.02)
 
 
-def test_two_processes_do_not_compute_the_same_run_twice(root, monkeypatch, capsys):
+def test_two_processes_do_not_compute_the_same_run_twice(root, warm_environment, monkeypatch, capsys):
     """The other one goes on when this one has said that it waits."""
-    other = child("run(Walk(steps=5), progress=False)", WALK_STOPS_AT="1")
+    other = child("run(Walk(steps=5), progress=False)", root, warm_environment | os.environ | {"WALK_STOPS_AT": "1"})
     wait_for_steps(root, 1)
-    say = store.say
-    monkeypatch.setattr(store, "say", lambda text: (say(text), (root / "go").touch()))
+    say = local.say
+    monkeypatch.setattr(local, "say", lambda text: (say(text), (root / "go").touch()))
     done = run(Walk(steps=5), progress=False)
     assert other.wait(timeout=PATIENCE) == 0, other.stderr.read()
-    other.stderr.close()
+    other.close()
     assert done.finished
     assert f"Another process is computing Walk {done.settings.key}; waiting for it." in capsys.readouterr().err
     assert [line.split()[1] for line in computed_steps(root)] == ["1", "2", "3", "4", "5"]
     assert {line.split()[0] for line in computed_steps(root)} == {str(other.pid)}
 
 
-def test_a_killed_process_frees_the_run_and_it_resumes(root, monkeypatch):
-    other = child("run(Walk(steps=5), progress=False)", WALK_STOPS_AT="2")
+def test_a_killed_process_frees_the_run_and_it_resumes(root, warm_environment, monkeypatch):
+    other = child("run(Walk(steps=5), progress=False)", root, warm_environment | os.environ | {"WALK_STOPS_AT": "2"})
     wait_for_steps(root, 2)
     other.send_signal(signal.SIGKILL)
     other.wait(timeout=PATIENCE)
-    other.stderr.close()
+    other.close()
     resumed = run(Walk(steps=5), progress=False)
     assert resumed.provenance["sessions"] == 2
     monkeypatch.setenv("FSSL_RUNS", str(root / "uninterrupted"))
     assert resumed.summary == run(Walk(steps=5), progress=False).summary
+
+
+def test_missing_images_are_told_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    here = averaging_settings("smoke", objective="byol", train_images=100)
+    others = [here.changed(dataset=name, train_images=None) for name in ("cifar10", "tiny-imagenet-200")]
+    with pytest.raises(DataError, match=r"'cifar10' is not at .* --download .*'tiny-imagenet-200' is not at .*unpack"):
+        run_all([here, *others], progress=False)
+    assert not list((tmp_path / "runs").glob("*/summary.json"))

@@ -7,7 +7,9 @@ from torch import nn
 from torch.func import functional_call
 
 from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix, forward_loop, forward_stacked
 from fssl_core.models import build_backbone
+from fssl_core.models.initialise import initialise_
 from fssl_core.models.layers import (
     BatchNorm2d,
     Conv2d,
@@ -216,3 +218,50 @@ def test_stacked_models_equal_a_loop_on_cuda(architecture):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         rough = functional_call(clients[0].float(), stack(clients), (images.float().transpose(0, 1).flatten(1, 2),))
     assert (rough - alone).norm() < 0.1 * alone.norm()
+
+
+# ---------------------------------------------------------------- memory layout
+
+
+def bottleneck(norm: str) -> nn.Sequential:
+    layers = nn.Sequential(conv_norm(norm, 3, 8, 3), nn.ReLU(inplace=True), conv_norm(norm, 8, 16, 3, 2))
+    return initialise_(layers, generator(0, "initialise"))
+
+
+@pytest.mark.parametrize(
+    ("norm", "precision", "expected"), [("batch", True, True), ("batch", False, False), ("group", True, False)]
+)
+def test_channels_lie_side_by_side_where_that_is_fast(norm, precision, expected):
+    images = torch.rand(4, 3, 12, 12, generator=generator(0, "images"))
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision):
+        maps = bottleneck(norm)(images)
+    assert maps.is_contiguous(memory_format=torch.channels_last) == expected
+    assert maps.is_contiguous() != expected
+
+
+def test_the_layout_changes_no_more_than_rounding():
+    images = torch.rand(4, 3, 12, 12, generator=generator(0, "images"))
+    made = {}
+    for name in ("float32", "bfloat16", "channels last"):
+        layers = bottleneck("batch")
+        for module in layers.modules():
+            if isinstance(module, Conv2d):
+                assert module.channels_last
+                module.channels_last = name == "channels last"
+        with torch.autocast("cpu", torch.bfloat16, enabled=name != "float32"):
+            maps = layers(images).float()
+        maps.square().sum().backward()
+        made[name] = maps.detach(), *(value.grad for value in layers.parameters())
+    for expected, plain, fast in zip(*made.values(), strict=True):
+        rounding = (plain - expected).norm()
+        assert (fast - expected).norm() <= 2 * rounding + 1e-6 * expected.norm()
+
+
+def test_all_clients_in_one_call_keep_their_layout():
+    matrix = ClientMatrix(bottleneck("batch"), 3)
+    images = torch.rand(3, 2, 3, 12, 12, generator=generator(0, "images"))
+    with torch.autocast("cpu", torch.bfloat16):
+        together, alone = forward_stacked(matrix.module(), images), forward_loop(matrix.row_modules(), images)
+        folded = matrix.module()(images.transpose(0, 1).flatten(1, 2))
+    torch.testing.assert_close(together.float(), alone.float(), rtol=0.05, atol=0.05)
+    assert folded.is_contiguous()

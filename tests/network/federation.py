@@ -5,11 +5,9 @@ Seconds here are bounds for a machine with many other things to do: nothing wait
 
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -20,6 +18,7 @@ from fssl_core.network.messages import Message
 from fssl_core.network.server import Served, serve_split
 from fssl_core.network.sockets import ConnectionLostError, Link
 from fssl_core.training.split import SplitSettings, SplitTrainer
+from tests.processes import Piped, fssl
 
 TINY = {
     "seed": 0,
@@ -110,10 +109,9 @@ def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[L
 
 
 @contextlib.contextmanager
-def process(*arguments: str) -> Iterator[subprocess.Popen]:
-    """``fssl`` with these arguments in an interpreter of its own."""
-    command = [sys.executable, "-c", "import sys; from fssl_core.cli import main; sys.exit(main())", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+def process(environment: Mapping[str, str], *arguments: str) -> Iterator[Piped]:
+    """``fssl`` with these arguments in a process of its own."""
+    with fssl(*arguments, environment=environment) as started:
         try:
             yield started
         finally:
@@ -207,15 +205,19 @@ def connected(port: int) -> socket.socket:
 # ---------------------------------------------------------------- those who mean harm
 
 
-def liar(address: str, number: int, alter: Callable[[Message], Message | None], **options) -> Callable[[], str]:
+def liar(
+    address: str, number: int, alter: Callable[[Message], Message | None], *, timeout: float = 60, **options
+) -> Callable[[], str]:
     """A client that does its part, but what it answers goes through ``alter`` (None: it stays silent).
+
+    A server that is silent for ``timeout`` seconds is lost to it.
 
     Returns:
         the reason that the server gave when it ended this client, or an empty text.
     """
 
     def run() -> str:
-        link = Link(address, timeout=60, **options)
+        link = Link(address, timeout=timeout, **options)
         link.send(Message("hello", {"versions": versions(), "client": number}))
         client, settings, _ = read_welcome(link.receive(PATIENCE))
         member = Member(settings, client, settings.load_data())

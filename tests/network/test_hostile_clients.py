@@ -129,8 +129,8 @@ def test_who_is_there_and_does_not_answer_is_dropped(kind):
     """Its heartbeats go on: ZeroMQ sends them."""
     address = free_address()
     silent = liar(address, 0, lambda message: None if message.kind == kind else message)
-    served, (gone,) = trained(tiny(), address, silent, deadline=30, timeout=60)
-    assert served.lost == {0: "it did not answer within 30 seconds"}
+    served, (gone,) = trained(tiny(), address, silent, deadline=10, timeout=60)
+    assert served.lost == {0: "it did not answer within 10 seconds"}
     assert gone.result() == served.lost[0]
     assert_goes_on_without_client_0(served)
 
@@ -142,11 +142,11 @@ def test_the_place_of_one_who_joins_and_is_never_ready_is_free_again(capfd):
         link = Link(address, timeout=20)
         link.send(Message("hello", {"versions": versions(), "client": 0}))
         read_welcome(link.receive(PATIENCE))
-        assert link.receive(PATIENCE).fields["reason"] == "it joined and was not ready within 20 seconds"
+        assert link.receive(PATIENCE).fields["reason"] == "it joined and was not ready within 10 seconds"
         link.close(0)
         joining(address, 0)()
 
-    served, (done,) = trained(tiny(clients=1, epochs=1), address, squatter_then_client, deadline=20)
+    served, (done,) = trained(tiny(clients=1, epochs=1), address, squatter_then_client, deadline=10)
     done.result()
     assert served.lost == {}
     assert "client 0 is gone before the start: it joined and was not ready" in capfd.readouterr().err
@@ -289,7 +289,9 @@ def test_what_a_stranger_says_cannot_either_and_is_not_reported_for_ever(capfd, 
 def test_a_line_that_falls_silent_is_still_noticed_beside_the_deadline():
     address = free_address()
     with Wire(address) as wire:
-        silent = liar(wire.address, 0, lambda message: wire.fall_silent() if message.kind == "parameters" else message)
+        silent = liar(
+            wire.address, 0, lambda message: wire.fall_silent() if message.kind == "parameters" else message, timeout=15
+        )
         served, _ = trained(tiny(), address, silent, deadline=PATIENCE, timeout=5)
     assert served.lost == {0: "its connection closed"}
     assert_goes_on_without_client_0(served)

@@ -32,9 +32,9 @@ from tests.network.federation import (
 TIMEOUT = 5.0  # seconds of silence; a busy machine must not be silent for as long
 
 
-def test_a_killed_process_is_dropped_and_the_others_go_on(capfd):
+def test_a_killed_process_is_dropped_and_the_others_go_on(capfd, warm_environment):
     address, settings = free_address(), tiny(epochs=3)
-    with process("join-split", address, "--client", "2", "--wait", str(PATIENCE)) as third:
+    with process(warm_environment, "join-split", address, "--client", "2", "--wait", str(PATIENCE)) as third:
         lose = lambda: third.send_signal(signal.SIGKILL)  # noqa: E731
         served, seconds = trained_without_client_2(settings, address, lose, timeout=PATIENCE)
     assert_went_on_without_client_2(served, settings)

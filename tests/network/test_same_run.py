@@ -65,16 +65,16 @@ def test_the_bytes_counted_are_the_bytes_that_cross():
         assert counted[direction] < raw < 1.02 * counted[direction] + 4096  # ZeroMQ's own, and the handshake
 
 
-def test_three_processes_and_what_they_print_and_store(tmp_path):
+def test_three_processes_and_what_they_print_and_store(tmp_path, warm_environment):
     address, folder = free_address(), tmp_path / "run"
     settings = tiny(clients=2, clients_per_epoch=1)
     values = {name: value for name, value in TINY.items() if name != "clients"} | {"clients_per_epoch": 1}
     options = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     options += ["--clients", "2", "--bind", address, "--out", str(folder)]
     with (
-        process("serve-split", *options) as server,
-        process("join-split", address, "--client", "1", "--wait", str(PATIENCE)) as first,
-        process("join-split", address, "--wait", str(PATIENCE)) as second,
+        process(warm_environment, "serve-split", *options) as server,
+        process(warm_environment, "join-split", address, "--client", "1", "--wait", str(PATIENCE)) as first,
+        process(warm_environment, "join-split", address, "--wait", str(PATIENCE)) as second,
     ):
         out, err = server.communicate(timeout=PATIENCE)
         assert first.communicate()[1].startswith("fssl: client 1 of 2: MonAcoSFL on digits\n")

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.objectives import BYOL, MoCoV2
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.checkpoint import Checkpoint
 from tests.training.test_split import tiny_data
 
 HEADS = {"byol": {"projector": (16, 8), "predictor": (16, 8)}, "moco-v2": {"projector": (16, 8)}}
@@ -291,9 +292,9 @@ def test_interrupted_and_resumed_equals_uninterrupted(values, tmp_path):
     whole = trained(settings)
     interrupted = trained(settings, rounds=2)
     interrupted.advance()  # one client of the third round
-    torch.save(interrupted.state_dict(), tmp_path / "state.pt")
+    Checkpoint(tmp_path).save(interrupted.state_dict())
     resumed = AveragingTrainer(settings, tiny_data())
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.load_state_dict(Checkpoint(tmp_path).load())
     assert resumed.progress == (2 * settings.sampled + 1, 3 * settings.sampled)
     resumed.train(lambda *_, **__: None)
     assert_same_model(whole, resumed)

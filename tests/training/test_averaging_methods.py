@@ -1,7 +1,7 @@
 """The methods of the engine: rules, what clients keep, FedProx, and what is recorded on the way."""
 
 import copy
-import io
+import tempfile
 
 import pytest
 import torch
@@ -11,8 +11,11 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import probe_accuracy
 from fssl_core.federation.aggregation import RULES
 from fssl_core.federation.client_updates import EUC, FedEMA, FedU
+from fssl_core.federation.clients import divergence
 from fssl_core.objectives import SimCLR, SimSiam, Supervised
+from fssl_core.training import averaging
 from fssl_core.training.averaging import METHODS, AveragingSettings, AveragingTrainer
+from fssl_core.training.checkpoint import Checkpoint
 from tests.training.test_averaging import a_round, assert_same_model, tiny, tiny_data, trained
 
 STATE = dict[str, torch.Tensor]
@@ -49,11 +52,10 @@ def same(one: STATE, other: STATE) -> bool:
 
 def twin(trainer: AveragingTrainer) -> AveragingTrainer:
     """Another one that goes on from what this one would store."""
-    file = io.BytesIO()
-    torch.save(trainer.state_dict(), file)
-    file.seek(0)
     other = AveragingTrainer(trainer.settings, trainer.data)
-    other.load_state_dict(torch.load(file, weights_only=True))
+    with tempfile.TemporaryDirectory() as folder:
+        Checkpoint(folder).save(trainer.state_dict())
+        other.load_state_dict(Checkpoint(folder).load())
     return other
 
 
@@ -371,7 +373,56 @@ def test_every_method_resumes_within_a_round_to_the_same_bits(method):
         if isinstance(one, torch.Tensor):
             assert torch.equal(one, other)
         elif one is not None:
-            assert same(one.all_rows(), other.all_rows())
+            assert same(one.blocks, other.blocks)
+
+
+# ---------------------------------------------------------------- many clients
+
+
+@pytest.mark.parametrize("rule", ["fedavg", "uniform"])
+@pytest.mark.parametrize("method", ["FedAvg", "FedU"])
+def test_a_running_sum_is_the_average_of_all_models(rule, method, monkeypatch):
+    settings = quick(method, aggregation=rule, clients=7, batch=6, rounds=2, learning_rate=0.01)
+    whole = trained(settings)
+    monkeypatch.setattr(averaging, "ALL_MODELS", 3)
+    summed = trained(settings)
+    assert summed.trained.clients == 3  # of clients 0, 3 and 6
+    assert_same_model(whole, summed, tolerance=1e-10)  # in float64
+    for one, other in zip(whole.metrics, summed.metrics, strict=True):
+        assert other["loss"] == pytest.approx(one["loss"], abs=1e-10)
+        assert other["divergence"] != one["divergence"]
+    assert summed.metrics[-1]["divergence"] == divergence(summed.trained).sum().item()
+
+
+def test_a_running_sum_is_resumed_within_a_round_to_the_bit(monkeypatch):
+    monkeypatch.setattr(averaging, "ALL_MODELS", 2)
+    settings = quick(clients=5, clients_per_round=4, rounds=3, train_images=None)
+    whole = trained(settings)
+    for stop in range(4, 8):
+        stopped = AveragingTrainer(settings, tiny_data())
+        for _ in range(stop):
+            stopped.advance()
+        resumed = twin(stopped)
+        assert (resumed.summed is None) == (stop == 4)
+        resumed.train(lambda *_, **__: None)
+        assert_same_model(whole, resumed)
+        assert whole.metrics == resumed.metrics
+
+
+def test_rules_that_look_at_models_or_losses_keep_all(monkeypatch):
+    monkeypatch.setattr(averaging, "ALL_MODELS", 2)
+    for method in ("L-DAWA", "Loss", "EUC"):
+        trainer = AveragingTrainer(quick(method, clients=3), tiny_data())
+        trainer.advance()
+        assert trainer.summed is None
+        assert trainer.trained.clients == 3
+    first = AveragingTrainer(quick("L-DAWA", clients=3, fedavg_rounds=1), tiny_data())
+    first.advance()
+    assert first.summed is not None
+    for _ in range(3):
+        first.advance()
+    assert first.summed is None
+    assert first.trained.clients == 3
 
 
 # ---------------------------------------------------------------- on the way

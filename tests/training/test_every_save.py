@@ -1,7 +1,7 @@
 """Every engine, stopped after every save: what a resumed run leaves is what an uninterrupted one leaves, to the bit.
 
-A copy of the run's folder right after a save is what a kill at that moment leaves behind. Saves come after each call of
-``advance``, so also within a round.
+A copy of the run's folder right after a save is what a kill at that moment leaves behind. Here saves come after each
+call of ``advance``, so also within a round, and most tensors are large enough for files of their own.
 """
 
 import itertools
@@ -33,7 +33,7 @@ from fssl_core.objectives import (
 )
 from fssl_core.objectives.moon import Moon
 from fssl_core.privacy.inversion import InversionSettings
-from fssl_core.training import trainer
+from fssl_core.training import checkpoint
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.featarc import FeatArcSettings
@@ -41,9 +41,11 @@ from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.modular import AutoencoderSettings, ModularSettings
 from fssl_core.training.moon import MoonSettings
 from fssl_core.training.resistance import ResistanceSettings
+from fssl_core.training.saver import EACH, Pace, Saver
 from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_learning import SplitLearningSettings
+from tests.processes import python
 
 COMMON = {
     "seed": 0,
@@ -156,10 +158,15 @@ CONFIGURATIONS = {
 }  # fmt: skip
 
 
+PACES = {"before going on": EACH, "while going on": Pace(shortest=0.0, longest=0.0)}
+LARGE = 300  # bytes of tensors that get files of their own
+
+
 @pytest.fixture
 def often(monkeypatch):
-    """Save after every step of an engine, not only where ten seconds are at stake."""
-    monkeypatch.setattr(trainer, "SECONDS_AT_STAKE", -1.0)
+    """Save after every step of an engine, not only where that costs a small share of the time."""
+    monkeypatch.setattr(Saver, "pace", EACH)
+    monkeypatch.setattr(checkpoint, "LARGE", LARGE)
 
 
 def results(handle: Run) -> tuple[dict, dict, dict]:
@@ -187,8 +194,8 @@ def test_stopped_after_any_save_and_resumed_equals_uninterrupted(name, often, tm
     settings = CONFIGURATIONS[name]()
     saves, save = [], Checkpoint.save
 
-    def save_and_copy(checkpoint, state):
-        save(checkpoint, state)
+    def save_and_copy(checkpoint, state, *check):
+        save(checkpoint, state, *check)
         if checkpoint.folder.name == settings.key:  # not of runs that this one builds on
             saves.append(shutil.copytree(checkpoint.folder, tmp_path / f"save {len(saves)}"))
 
@@ -209,30 +216,65 @@ CHILD = """
 import sys, runpy
 sys.path.insert(0, {root!r})
 module = __import__("tests.training.test_every_save", fromlist=["x"])
-module.trainer.SECONDS_AT_STAKE = -1.0
+module.Saver.pace = module.PACES[{pace!r}]
+module.checkpoint.LARGE = module.LARGE
 settings = module.CONFIGURATIONS[{name!r}]()
 print("ready", flush=True)
 module.run(settings, progress=False)
 """
 
 
+@pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("name", ["SFL-V2, sampled", "Orchestra", "worst case, clients missing"])
-def test_killed_at_random_moments_and_resumed_equals_uninterrupted(name, tmp_path, monkeypatch, request):
+def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
+    name, pace, tmp_path, monkeypatch, request, warm_environment
+):
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "whole"))
     settings = CONFIGURATIONS[name]()
     started = time.monotonic()
     expected = results(run(settings, progress=False))
     seconds = time.monotonic() - started
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "killed"))
-    code = CHILD.format(root=str(request.config.rootpath), name=name)
+    code = CHILD.format(root=str(request.config.rootpath), name=name, pace=pace)
     moments = random.Random(name)
     for _ in range(2):
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=dict(os.environ))
-        child.stdout.readline()
-        time.sleep(moments.uniform(0, seconds))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        with python(code, warm_environment | os.environ, tmp_path) as child:
+            child.stdout.readline()
+            time.sleep(moments.uniform(0, seconds))
+            child.send_signal(signal.SIGKILL)
+    assert_same(results(run(settings, progress=False)), expected)
+
+
+INTERRUPTED = """
+import os, signal, sys
+sys.path.insert(0, {root!r})
+module = __import__("tests.training.test_every_save", fromlist=["x"])
+settings = module.CONFIGURATIONS[{name!r}]()
+from fssl_core.training.saver import Pace, Saver
+from fssl_core.training.split import SplitTrainer
+step = SplitTrainer.step
+
+def interrupted(trainer, *batch):
+    if trainer.finished == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return step(trainer, *batch)
+
+SplitTrainer.step = interrupted
+Saver.pace = Pace(share=100.0)  # here epochs are so short that not each would be held
+module.run(settings, progress=False)
+"""
+
+
+def test_ctrl_c_in_an_epoch_that_nothing_was_saved_before_loses_that_epoch_only(tmp_path, monkeypatch, request):
+    name = "SFL-V2, sampled"
+    settings = CONFIGURATIONS[name]()
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "whole"))
+    expected = results(run(settings, progress=False))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "interrupted"))
+    code = INTERRUPTED.format(root=str(request.config.rootpath), name=name)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr.rstrip().endswith("KeyboardInterrupt")
+    assert Run(settings).checkpoint.load()["finished"] == 2
     assert_same(results(run(settings, progress=False)), expected)
 
 

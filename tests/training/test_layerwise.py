@@ -11,6 +11,7 @@ from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import MoCoV3, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
 from tests.training.test_split import tiny_data
 
@@ -297,9 +298,9 @@ def test_interrupted_and_resumed_equals_uninterrupted(values, interrupted_after,
     interrupted = trained(settings, interrupted_after)
     if len(settings.taking_part(interrupted_after)) > 1:
         interrupted.advance()
-    torch.save(interrupted.state_dict(), tmp_path / "state.pt")
+    Checkpoint(tmp_path).save(interrupted.state_dict())
     resumed = LayerwiseTrainer(settings, tiny_data())
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.load_state_dict(Checkpoint(tmp_path).load())
     resumed.train(lambda *_, **__: None)
     other = resumed.global_model().state_dict()
     assert all(torch.equal(value, other[name]) for name, value in whole.global_model().state_dict().items())

@@ -12,6 +12,7 @@ from fssl_core.federation.client_updates import FedEMA
 from fssl_core.objectives import SimCLR
 from fssl_core.objectives.moon import Moon
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.moon import MoonSettings, MoonTrainer
 from tests.training.test_averaging import a_round, assert_same_model, tiny_data
 from tests.training.test_averaging import tiny as tiny_averaging
@@ -155,9 +156,9 @@ def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp
     whole = trained(settings)
     stopped = trained(settings, 1)
     stopped.advance()
-    torch.save(stopped.state_dict(), tmp_path / "state.pt")
+    Checkpoint(tmp_path).save(stopped.state_dict())
     resumed = MoonTrainer(settings, tiny_data())
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.load_state_dict(Checkpoint(tmp_path).load())
     resumed.train(lambda *_, **__: None)
     assert_same_model(whole, resumed)
     assert whole.metrics == resumed.metrics

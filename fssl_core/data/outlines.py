@@ -1,0 +1,100 @@
+"""What data sets are like without their images: enough to plan runs on sets that are not here.
+
+Numbers of images and of classes, sides in pixels and channels are those of the published sets; the side of image
+folders is that which they are decoded to unless settings say otherwise. Classes are taken to be equally large.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Outline:
+    """Of a set: training and test images, classes (0: no labels), the side in pixels, and channels."""
+
+    train: int
+    test: int
+    classes: int
+    side: int
+    channels: int = 3
+
+    def split(self, images: int, side: int | None) -> tuple[Tensor, Tensor]:
+        """So many images without values, uint8 ``[N, C, H, W]`` on the meta device, and their labels on the CPU."""
+        side = side or self.side
+        pixels = torch.empty(images, self.channels, side, side, dtype=torch.uint8, device="meta")
+        labels = torch.arange(images) % self.classes if self.classes else torch.full((images,), -1)
+        return pixels, labels
+
+
+# Train, validation and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41,
+# 2023, and the collection's later corrections of the organ sets); at larger sizes, as in pathmnist_64, the same.
+MEDMNIST_COUNTS = {
+    "bloodmnist": {(11_959, 1_712, 3_421)},
+    "breastmnist": {(546, 78, 156)},
+    "dermamnist": {(7_007, 1_003, 2_005)},
+    "octmnist": {(97_477, 10_832, 1_000)},
+    "organamnist": {(34_581, 6_491, 17_778), (34_561, 6_491, 17_778)},
+    "organcmnist": {(13_000, 2_392, 8_268), (12_975, 2_392, 8_216)},
+    "organsmnist": {(13_940, 2_452, 8_829), (13_932, 2_452, 8_827)},
+    "pathmnist": {(89_996, 10_004, 7_180)},
+    "pneumoniamnist": {(4_708, 524, 624)},
+    "retinamnist": {(1_080, 120, 400)},
+    "tissuemnist": {(165_466, 23_640, 47_280)},
+}
+_MEDMNIST_CLASSES = {
+    "bloodmnist": 8,
+    "breastmnist": 2,
+    "dermamnist": 7,
+    "octmnist": 4,
+    "organamnist": 11,
+    "organcmnist": 11,
+    "organsmnist": 11,
+    "pathmnist": 9,
+    "pneumoniamnist": 2,
+    "retinamnist": 5,
+    "tissuemnist": 8,
+}
+_MEDMNIST_COLOUR = ("bloodmnist", "dermamnist", "pathmnist", "retinamnist")
+_OUTLINES = {
+    "cifar10": Outline(50_000, 10_000, 10, 32),
+    "cifar100": Outline(50_000, 10_000, 100, 32),
+    "fashion-mnist": Outline(60_000, 10_000, 10, 28, channels=1),
+    "tiny-imagenet-200": Outline(100_000, 10_000, 200, 64),
+    "coco": Outline(118_287, 0, 0, 64),
+    "caltech-101": Outline(3_030, 5_647, 101, 64),
+    "imagenet12": Outline(12_000, 600, 12, 64),
+}
+_in_use = False
+
+
+@contextmanager
+def outlines_only() -> Iterator[None]:
+    """Inside the block every set that is not embedded is its outline, whether its files are there or not."""
+    global _in_use
+    before, _in_use = _in_use, True
+    try:
+        yield
+    finally:
+        _in_use = before
+
+
+def in_use() -> bool:
+    """Whether this is inside :func:`outlines_only`."""
+    return _in_use
+
+
+def outline_of(name: str) -> Outline | None:
+    """The outline of a published set, by its name for :func:`~fssl_core.data.datasets.load_dataset`."""
+    found = re.fullmatch(r"medmnist/(?P<subset>[a-z]+)(_(?P<side>64|128|224))?(?P<validation>:val)?", name)
+    if found is None or found["subset"] not in MEDMNIST_COUNTS:
+        return _OUTLINES.get(name)
+    subset = found["subset"]
+    train, validation, test = min(MEDMNIST_COUNTS[subset])
+    channels = 3 if subset in _MEDMNIST_COLOUR else 1
+    images = validation if found["validation"] else train
+    return Outline(images, test, _MEDMNIST_CLASSES[subset], int(found["side"] or 28), channels)

@@ -1,0 +1,55 @@
+"""Finished runs on their way from one store to another: their files as bytes, checked where they arrive."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from fssl_core.errors import FsslError
+from fssl_core.experiments.manifest import LAST, NAME, TENSORS, listed_files, read_file
+from fssl_core.experiments.store import Run
+from fssl_core.files import write_new_json
+from fssl_core.paths import runs_root
+from fssl_core.training.checkpoint import load_tensors
+
+SETTINGS = "settings.json"
+
+
+def store_id() -> str:
+    """What tells the folder of runs from others; equal on two machines where they share it."""
+    return write_new_json(runs_root() / "store.json", {"id": os.urandom(8).hex()})["id"]
+
+
+def content(run: Run) -> dict[str, bytes]:
+    """The files of a finished run, by name."""
+    return {name: (run.folder / name).read_bytes() for name in [*listed_files(run.folder), NAME]}
+
+
+def put(run: Run, files: Mapping[str, bytes]) -> None:
+    """Make a run finished by files that another store has of it, unless it is finished already.
+
+    Raises:
+        FsslError: they are of another run, of other images or code, or not what that run wrote. Nothing is kept.
+    """
+    refused = FsslError(f"What came of {run} is not what such a run writes, and is not used.")
+    if any(Path(name).name != name or name.startswith(".") for name in files) or LAST not in files:
+        raise refused
+    with run.locked(wait=True):
+        if run.finished:
+            return
+        with tempfile.TemporaryDirectory(prefix=".", dir=runs_root()) as temporary:
+            arrived = Run(run.settings)
+            arrived.folder = Path(temporary)
+            for name, bytes_ in files.items():
+                (arrived.folder / name).write_bytes(bytes_)
+            if set(files) != {*listed_files(arrived.folder), NAME} or not arrived.finished:
+                raise refused
+            for name in files:
+                if name.endswith(TENSORS):
+                    load_tensors(arrived.folder / name)
+                elif name != NAME:
+                    read_file(arrived.folder, name)
+            run.prepare()
+            for name in sorted(files, key=lambda name: (name == LAST, name == NAME)):  # what makes it finished last
+                os.replace(arrived.folder / name, run.folder / name)
+            run.checkpoint.remove()

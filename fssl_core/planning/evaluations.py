@@ -1,0 +1,228 @@
+"""What evaluations and attacks compute and hold, without the runs that they build on; see :mod:`.work`."""
+
+from math import prod
+
+from torch import nn
+
+from fssl_core.data.datasets import Dataset, load_dataset
+from fssl_core.evaluation.downstream import DownstreamSettings
+from fssl_core.evaluation.features import unpooled
+from fssl_core.evaluation.fine_tuning import FineTuneSettings
+from fssl_core.evaluation.landscape_runs import LandscapeSettings
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.renewed_statistics import RenewedStatistics
+from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
+from fssl_core.models import build_backbone, cut
+from fssl_core.models.heads import MLP, GlobalPool
+from fssl_core.planning.modules import Passes
+from fssl_core.planning.work import (
+    Work,
+    built,
+    counted,
+    data_of,
+    image_bytes,
+    loss_flops,
+    probe,
+    without_values,
+    work_of,
+)
+from fssl_core.privacy.decoder import build_decoder
+from fssl_core.privacy.inversion import InversionSettings
+from fssl_core.privacy.reconstruction import ReconstructionSettings
+from fssl_core.settings import Settings
+from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.modular import ModularSettings
+from fssl_core.training.resistance import ResistanceSettings
+
+DOUBLE_BACKWARD = 3  # passes of a gradient that is matched, beside its own
+
+
+def backbone_module(pretraining: Settings, data: Dataset) -> nn.Module:
+    """What ``trained_backbone`` gives, without values."""
+    if isinstance(pretraining, RenewedStatistics):
+        return backbone_module(pretraining.pretraining, data)
+    model = built(pretraining, data)
+    return model.encoder if isinstance(pretraining, AveragingSettings | ModularSettings) else model[:-1]
+
+
+def client_module(target: Settings, data: Dataset) -> nn.Module:
+    """What ``client_model`` gives, without values."""
+    model = built(target, data)
+    return model.client_module if isinstance(target, AveragingSettings) else model[0]
+
+
+def _source(pretraining: Settings) -> Settings:
+    return _source(pretraining.pretraining) if isinstance(pretraining, RenewedStatistics) else pretraining
+
+
+def _shape(data: Dataset) -> tuple[int, int, int]:
+    return data.channels, data.image_size, data.image_size
+
+
+def _evaluated(s: DownstreamSettings, source: Dataset) -> Dataset:
+    """The images that are classified."""
+    if not getattr(s, "dataset", None):
+        return source
+    return without_values(load_dataset(s.dataset, image_size=source.image_size, train_images=s.train_images))
+
+
+@work_of.register
+def _downstream(s: DownstreamSettings) -> Work:
+    source = _source(s.pretraining)
+    data = data_of(source)
+    other = _evaluated(s, data)
+    maps = getattr(s, "features", "pooled") == "unpooled"
+
+    def seen() -> nn.Module:
+        backbone = backbone_module(source, data)
+        return unpooled(backbone) if maps else backbone
+
+    backbone = counted(source, f"backbone {maps}", lambda: (seen(), _shape(data)))
+    train, test, classes = len(s.labelled_images(other)), len(other.test), len(other.classes)
+    width = prod(backbone.shape)
+    flops, steps = 0.0, 0
+    if isinstance(s, ProbeSettings):
+        flops, steps = probe(s.epochs, train, test, width, classes)
+    elif isinstance(s, SemiSupervisedSettings):
+        products = s.hidden * (width + classes)
+        flops, steps = 2.0 * s.epochs * products * (3 * train + test), s.epochs * -(-train // s.batch)
+    renewed = len(data.train) if isinstance(s.pretraining, RenewedStatistics) else 0
+    return Work(
+        evaluation=(renewed + train + test) * backbone.forward + flops,
+        small_steps=steps,
+        bytes_per_flop=backbone.bytes_per_flop,
+        device_bytes=image_bytes(data) + image_bytes(other) * (other is not data) + 4.0 * (train + test) * width,
+    )
+
+
+@work_of.register
+def _renewed(s: RenewedStatistics) -> Work:
+    return Work()  # where it is needed
+
+
+@work_of.register
+def _fine_tuning(s: FineTuneSettings) -> Work:
+    source = _source(s.pretraining)
+    data = data_of(source)
+    other = _evaluated(s, data)
+    backbone = counted(source, "backbone False", lambda: (backbone_module(source, data), _shape(data)))
+    classes = len(other.classes)
+    head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
+    model, train, test = backbone + head, len(s.labelled_images(other)), len(other.test)
+    saved = min(s.batch, train) * model.saved_bytes * (0.5 if s.precision == "bfloat16" else 1.0)
+    return Work(
+        training=s.epochs * train * model.trained,
+        evaluation=(s.epochs + 1) * test * model.forward,
+        steps=s.epochs * -(-train // s.batch),
+        precision=s.precision,
+        bytes_per_flop=backbone.bytes_per_flop,
+        device_bytes=image_bytes(data) + image_bytes(other) * (other is not data) + 4 * model.bytes + saved,
+        checkpoint_bytes=3 * model.bytes,
+    )
+
+
+@work_of.register
+def _landscape(s: LandscapeSettings) -> Work:
+    source = s.pretraining
+    data = data_of(source)
+    model = built(source, data)
+    encoder = counted(source, "encoder", lambda: (model.encoder, _shape(data)))
+    whole = encoder + counted(source, "projector", lambda: (model.projector, encoder.shape))
+    points = len(s.radii) * (s.circle_points + 1) + s.points**2 + 1
+    batches = s.images // source.batch
+    loss = loss_flops(source.objective, source.batch, 0) / 3  # forward only
+    kept = source.rounds // source.keep_every + 1
+    return Work(
+        evaluation=points * (2 * s.images * whole.forward + batches * loss),
+        small_steps=points,
+        precision=source.precision,
+        bytes_per_flop=encoder.bytes_per_flop,
+        device_bytes=image_bytes(data) + (kept + 4) * whole.bytes,
+    )
+
+
+@work_of.register
+def _inversion(s: InversionSettings) -> Work:
+    data = data_of(s.targets[0])
+    own = s.attacker_images or round(s.attacker_share * len(data.train))
+    training = evaluation = steps = held = 0.0
+    groups = set()
+    for target in s.targets:
+        client = counted(target, "client model", lambda target=target: (client_module(target, data), _shape(data)))
+        decoder = counted(
+            target,
+            f"decoder {s.decoder}",
+            lambda client=client: (build_decoder(s.decoder, client.shape, _shape(data)), client.shape),
+        )
+        kept_aside = max(1, round(0.1 * own))
+        training += s.epochs * (own - kept_aside) * decoder.trained
+        evaluation += (own + s.test_images) * client.forward
+        evaluation += (s.epochs * kept_aside + 2 * s.test_images) * decoder.forward
+        held += 6 * decoder.bytes + s.batch * decoder.saved_bytes + 4.0 * own * prod(client.shape)
+        if client.shape not in groups:  # attacked together
+            groups.add(client.shape)
+            steps += s.epochs * -(-(own - kept_aside) // s.batch)
+    return Work(
+        training=training,
+        evaluation=evaluation,
+        steps=steps,
+        precision=s.precision,
+        bytes_per_flop=decoder.bytes_per_flop,
+        device_bytes=image_bytes(data) + held,
+        checkpoint_bytes=0.0,
+    )
+
+
+@work_of.register
+def _reconstruction(s: ReconstructionSettings) -> Work:
+    first = getattr(s.target, "phase1", s.target)
+    data = data_of(first)
+    client = counted(first, "client model", lambda: (client_module(first, data), _shape(data)))
+    views = 2 if hasattr(s.target, "phase1") else 1
+    step = client.inner_trained
+    if s.gradient and getattr(s.threat, "knows_gradient", False):
+        decoder = counted(first, "decoder", lambda: (built(first, data).decoder, client.shape))
+        step += DOUBLE_BACKWARD * (client + decoder).inner_trained
+    return Work(
+        training=s.iterations * s.images * views * step,
+        steps=s.iterations,
+        bytes_per_flop=client.bytes_per_flop,
+        device_bytes=image_bytes(data) + 2 * s.images * views * client.saved_bytes,
+        result_bytes=3.0 * views * s.images * prod(_shape(data)),
+    )
+
+
+@work_of.register
+def _resistance(s: ResistanceSettings) -> Work:
+    target, source = map(without_values, s.load_data())
+    shape = _shape(target)
+
+    def halves() -> tuple[nn.Module, nn.Module]:
+        side = shape[1]
+        return cut(
+            build_backbone(s.architecture, width=s.width, norm=s.norm, image_size=side, channels=shape[0]), s.cut_layer
+        )
+
+    client = counted(s, "client", lambda: (halves()[0], shape))
+    rest = counted(s, "server", lambda: (nn.Sequential(halves()[1], GlobalPool()), client.shape))
+    head = counted(s, "head", lambda: (MLP(rest.shape[0], (len(source.classes),)), rest.shape))
+    decoder = counted(s, s.decoder, lambda: (build_decoder(s.decoder, client.shape, shape), client.shape))
+    model: Passes = client + rest + head
+    steps = s.epochs * -(-len(source.train) // s.batch)
+    attacked = min(s.batch, s.attacker_images or round(s.attacker_share * len(target.train)))
+    attacker = s.decoder_steps * (client.forward + decoder.trained)
+    charged = decoder.forward + (decoder.inner_backward + client.backward if s.strength else 0.0)
+    return Work(
+        training=s.epochs * len(source.train) * model.trained + steps * attacked * (attacker + charged),
+        evaluation=len(source.test) * model.forward,
+        steps=steps * (1 + s.decoder_steps),
+        bytes_per_flop=decoder.bytes_per_flop,
+        device_bytes=image_bytes(target)
+        + image_bytes(source)
+        + 4 * model.bytes
+        + 5 * decoder.bytes
+        + s.batch * model.saved_bytes
+        + attacked * (1 + s.decoder_steps) * decoder.saved_bytes,
+        result_bytes=client.bytes,
+        checkpoint_bytes=3 * model.bytes + 4 * decoder.bytes,
+    )

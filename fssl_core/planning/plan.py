@@ -1,0 +1,193 @@
+"""What there is to do before anything starts: all runs of notebooks at a profile, what they need and what they take.
+
+Nothing is trained, and no data set has to be there. Each run counts once, in the first notebook that asks for it or for
+one that builds on it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from fssl_core.data.datasets import data_digest
+from fssl_core.data.missing import missing_datasets
+from fssl_core.data.outlines import outlines_only
+from fssl_core.errors import FsslError
+from fssl_core.experiments.dry_run import asked_by, with_needed
+from fssl_core.experiments.notebooks import Notebook, find_notebooks, parameters_for
+from fssl_core.experiments.store import Run
+from fssl_core.paths import PROFILES
+from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
+from fssl_core.planning.machines import A100, H200, MEMORY_USE, PRODUCTS_USE, Machine, this_machine
+from fssl_core.planning.work import Work, work_of
+from fssl_core.settings import Settings, check_choice
+
+HOUR, GIB = 3600.0, 2**30
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run.
+
+    Args:
+        settings: of it.
+        notebooks: IDs of those that ask for it, or for one that builds on it; it counts in the first.
+        stored: whether its results are here.
+        missing: names of data sets that it reads and that are not here.
+        work: counted; None where it cannot be.
+        hours: by machine.
+    """
+
+    settings: Settings
+    notebooks: tuple[str, ...]
+    stored: bool
+    missing: tuple[str, ...]
+    work: Work | None
+    hours: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of notebooks at a profile.
+
+    Args:
+        profile: their size.
+        notebooks: IDs, in reading order.
+        runs: by key.
+        missing: of data sets that are not here, where they were looked for and how to get them.
+        unknown: by notebook, statements whose runs depend on results, and what is not counted.
+    """
+
+    profile: str
+    notebooks: tuple[str, ...]
+    runs: dict[str, PlannedRun]
+    missing: dict[str, str]
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+
+    def of(self, notebook: str | None = None) -> list[PlannedRun]:
+        """The runs that a notebook needs; without one, all."""
+        return [run for run in self.runs.values() if notebook is None or notebook in run.notebooks]
+
+    def table(self) -> pd.DataFrame:
+        """A row for each notebook, for all its runs whether others need them too, and the total, each run once."""
+        rows = [_row(notebook, self.of(notebook)) for notebook in self.notebooks if self.of(notebook)]
+        return pd.DataFrame([*rows, _row("all, each run once", self.of())])
+
+    def explained(self) -> str:
+        """What the columns of the table mean."""
+        return (
+            "Hours, memory and disk are of runs that are not stored: hours of a core here, by counted FLOPs and a "
+            f"benchmark of a second, and of a GPU at {PRODUCTS_USE:.0%} of its dense peak and {MEMORY_USE:.0%} of its "
+            "memory's bandwidth. Memory is that of the largest run on its device, the clients' models a part of it. A "
+            "notebook's row has all runs that it needs; the last row has each run once."
+        )
+
+    def as_json(self) -> str:
+        """All that is known, for other programs."""
+        runs = [
+            {
+                "key": key,
+                "kind": type(run.settings).__name__,
+                "settings": run.settings.identity(),
+                "needs": [needed.key for needed in run.settings.needs],
+                "notebooks": run.notebooks,
+                "stored": run.stored,
+                "missing_data": run.missing,
+                "work": run.work and asdict(run.work),
+                "hours": run.hours,
+            }
+            for key, run in self.runs.items()
+        ]
+        found = {"profile": self.profile, "missing_data": self.missing, "unknown": self.unknown, "runs": runs}
+        return json.dumps(found, indent=2)
+
+
+def plan(
+    ids: Sequence[str] = (),
+    *,
+    profile: str = "smoke",
+    parameters: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
+) -> Plan:
+    """Plan notebooks at a profile.
+
+    Args:
+        ids: which, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`.
+        profile: one of ``PROFILES``.
+        parameters: values for the notebooks' parameters; each must have them.
+        machine: this one; None: measured.
+
+    Raises:
+        SettingError: an unknown ID, profile or parameter, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    machines = (machine or this_machine(), H200, A100)
+    wanted: dict[str, dict[str, None]] = {}  # by key, the notebooks
+    settings: dict[str, Settings] = {}
+    unknown: dict[str, list[str]] = {}
+    notebooks = [notebook for notebook in find_notebooks(ids) if "profile" in notebook.as_stored()["parameters"]]
+    for notebook in notebooks:
+        asked = asked_by(_cells(notebook), parameters_for(notebook, {"profile": profile, **(parameters or {})}))
+        if asked.unknown:
+            unknown[notebook.id] = [f"depends on results: {line}" for line in asked.unknown]
+        for key, needed in with_needed(asked.settings).items():
+            settings.setdefault(key, needed)
+            wanted.setdefault(key, {})[notebook.id] = None
+    names = sorted(set().union(*(one.data_sets for one in settings.values())))
+    missing, digests = missing_datasets(names), {name: data_digest(name) for name in names}
+    runs = {}
+    for key, one in settings.items():
+        work = _work(one)
+        if work is None:
+            unknown.setdefault(next(iter(wanted[key])), []).append(f"not counted: {type(one).__name__} {key}")
+        runs[key] = PlannedRun(
+            settings=one,
+            notebooks=tuple(wanted[key]),
+            stored=_stored(one, digests),
+            missing=tuple(sorted(one.data_sets & missing.keys())),
+            work=work,
+            hours={own.name: own.seconds(work) / HOUR for own in machines} if work else {},
+        )
+    return Plan(profile, tuple(notebook.id for notebook in notebooks), runs, missing, unknown)
+
+
+def _cells(notebook: Notebook) -> list[str]:
+    content = json.loads(notebook.path.read_text(encoding="utf-8"))
+    return ["".join(cell["source"]) for cell in content["cells"] if cell["cell_type"] == "code"]
+
+
+def _work(settings: Settings) -> Work | None:
+    try:
+        with outlines_only():
+            return work_of(settings)
+    except (NotImplementedError, FsslError):
+        return None
+
+
+def _stored(settings: Settings, digests: Mapping[str, str | None]) -> bool:
+    try:
+        return Run(settings, digests).finished
+    except FsslError:  # damaged: computed again when somebody has deleted it
+        return False
+
+
+def _row(name: str, runs: Sequence[PlannedRun]) -> dict[str, Any]:
+    open_runs = [run for run in runs if not run.stored]
+    works = [run.work for run in open_runs if run.work]
+    row = {
+        "notebook": name,
+        "runs": len(runs),
+        "stored": len(runs) - len(open_runs),
+        "missing data": ", ".join(sorted({name for run in open_runs for name in run.missing})),
+        "PFLOP": sum(work.training + work.evaluation for work in works) / 1e15,
+    }
+    for machine in ("here", H200.name, A100.name):
+        row[f"h {machine}"] = sum(run.hours.get(machine, 0.0) for run in open_runs)
+    return row | {
+        "memory GiB": max((work.device_bytes for work in works), default=0.0) / GIB,
+        "clients GiB": max((work.clients_bytes for work in works), default=0.0) / GIB,
+        "results GiB": sum(work.result_bytes for work in works) / GIB,
+        "checkpoint GiB": max((work.checkpoint_bytes for work in works), default=0.0) / GIB,
+    }

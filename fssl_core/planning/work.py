@@ -1,0 +1,483 @@
+"""What a run computes and holds, by its settings: the engines. Evaluations on top: :mod:`.evaluations`.
+
+A run is counted in passes of images through modules (:mod:`.modules`), products of losses and of evaluations included.
+Arithmetic of augmentations, normalisations and optimisers is not: it counts in the rates of :mod:`.machines`.
+"""
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce, singledispatch
+from math import prod
+
+import torch
+from torch import nn
+
+from fssl_core.data.datasets import Dataset, ImageSet
+from fssl_core.models.stages import reshape_layer, stages
+from fssl_core.objectives import Objective
+from fssl_core.planning.modules import Passes, passes
+from fssl_core.settings import Settings
+from fssl_core.training.averaging import ALL_MODELS, AveragingSettings
+from fssl_core.training.featarc import FeatArcSettings
+from fssl_core.training.layerwise import LayerwiseSettings
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings
+from fssl_core.training.moon import MoonSettings
+from fssl_core.training.representations import HELD_BYTES
+from fssl_core.training.settings import FederationSettings, RoundSettings, TrainingSettings
+from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_learning import SplitLearningSettings
+
+PROBE_BATCH = 128
+KNN_BLOCK = 1024  # queries
+MEASURED_IMAGES = 32  # of each client, at the end of an epoch of split training
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run takes, without the runs that it builds on.
+
+    Args:
+        training: FLOPs, a multiply-add counts 2.
+        evaluation: FLOPs of kNN, probes and measurements.
+        steps: of optimisers.
+        small_steps: of linear classifiers on stored features.
+        precision: of the passes.
+        bytes_per_flop: what autograd would keep, in float32, for a FLOP of a forward pass: how much memory is moved.
+        device_bytes: largest on the device: images, all models there, what autograd keeps; an estimate.
+        clients_bytes: of these, the models of clients.
+        result_bytes: that it leaves in the store.
+        checkpoint_bytes: of a state from which it resumes.
+    """
+
+    training: float = 0.0
+    evaluation: float = 0.0
+    steps: float = 0.0
+    small_steps: float = 0.0
+    precision: str = "float32"
+    bytes_per_flop: float = 0.0
+    device_bytes: float = 0.0
+    clients_bytes: float = 0.0
+    result_bytes: float = 0.0
+    checkpoint_bytes: float = 0.0
+
+
+@singledispatch
+def work_of(settings: Settings) -> Work:
+    """What a run of these settings takes; call it inside :func:`~fssl_core.data.outlines.outlines_only`.
+
+    Raises:
+        NotImplementedError: nothing counts settings of this kind yet.
+    """
+    raise NotImplementedError(f"the work of {type(settings).__name__} is not counted")
+
+
+# ---------------------------------------------------------------- parts
+
+
+def without_values(data: Dataset) -> Dataset:
+    """The same set with images on the meta device."""
+    return replace(data, **{name: _on_meta(getattr(data, name)) for name in ("train", "test")})
+
+
+def _on_meta(images: ImageSet) -> ImageSet:
+    return ImageSet(images.images.to("meta"), images.labels)
+
+
+_loaded: dict[tuple, Dataset] = {}
+_built: dict[tuple, nn.Module] = {}
+_counted: dict[tuple, Passes] = {}
+_sizes: dict[tuple, list[int]] = {}
+
+
+def data_of(settings: TrainingSettings) -> Dataset:
+    """The images of a run, without values."""
+    first = getattr(settings, "phase1", settings)
+    key = (first.dataset, first.image_size, first.train_images, type(settings).load_data)
+    if key not in _loaded:
+        _loaded[key] = without_values(settings.load_data())
+    return _loaded[key]
+
+
+_FORM = ("dataset", "image_size", "architecture", "width", "norm", "cut_layer", "cut", "channels_per_group", "variance")
+_FORM += ("objective", "projector", "projector_hidden", "projector_dim", "auxiliary", "gradients")
+
+
+def form(settings: Settings) -> tuple:
+    """The fields that decide the modules of a run."""
+    first = getattr(settings, "phase1", None)
+    values = [(field, getattr(one, field, None)) for one in (settings, first) if one is not None for field in _FORM]
+    return (type(settings).__name__, *values)
+
+
+def counted(settings: Settings, name: str, make: Callable[[], tuple[nn.Module, tuple[int, ...]]]) -> Passes:
+    """The passes of a module, made and counted once for all settings that make the same one.
+
+    Args:
+        settings: of the run.
+        name: of the module among those of the run.
+        make: gives the module, and the shape of its input.
+    """
+    key = (name, *form(settings))
+    if key not in _counted:
+        _counted[key] = passes(*make())
+    return _counted[key]
+
+
+def built(settings: TrainingSettings, data: Dataset) -> nn.Module:
+    """The whole model of a run without values, made once for all settings of one form; not to be changed."""
+    key = form(settings)
+    if key not in _built:
+        _built[key] = settings.build_model(data).to("meta")
+    return _built[key]
+
+
+def sizes(settings: FederationSettings, data: Dataset) -> list[int]:
+    """Images of each client; those of another seed have the same distribution."""
+    key = (settings.dataset, settings.train_images, settings.clients, settings.partition)
+    if key not in _sizes:
+        if settings.partition.startswith(("dirichlet:", "majority")):
+            _sizes[key] = [len(part) for part in settings.changed(seed=0).divide(data)]
+        else:
+            _sizes[key] = [len(data.train) // settings.clients] * settings.clients
+    return _sizes[key]
+
+
+def image_bytes(data: Dataset) -> int:
+    return data.train.images.numel() + data.test.images.numel()
+
+
+def activation_bytes(settings: TrainingSettings, saved: float) -> float:
+    """Of what float32 would keep; autocast keeps about half."""
+    return saved * (0.5 if settings.precision == "bfloat16" else 1.0)
+
+
+def knn(settings: TrainingSettings, data: Dataset, model: Passes) -> float:
+    """FLOPs of a kNN accuracy on the validation share of the test set."""
+    if not data.labelled:
+        return 0.0
+    bank, queries, width = len(data.train), max(1, round(settings.validation_share * len(data.test))), prod(model.shape)
+    return (bank + queries) * model.forward + 2.0 * bank * queries * width
+
+
+def probe(epochs: int, train: int, test: int, width: int, classes: int) -> tuple[float, float]:
+    """FLOPs and steps of a linear classifier on stored features that need no gradient, tested after every epoch."""
+    return 2.0 * epochs * width * classes * (2 * train + test), epochs * -(-train // PROBE_BATCH)
+
+
+def last_probe(settings: TrainingSettings, data: Dataset, backbone: Passes) -> tuple[float, float]:
+    """FLOPs and steps of the linear probe of a run's own summary."""
+    if not (settings.probe_epochs and data.labelled):
+        return 0.0, 0.0
+    images = len(data.train) + len(data.test)
+    flops, steps = probe(
+        settings.probe_epochs, len(data.train), len(data.test), prod(backbone.shape), len(data.classes)
+    )
+    return images * backbone.forward + flops, steps
+
+
+def evaluation_bytes(data: Dataset, width: int) -> float:
+    """Features of all images, and the similarities of a block of queries."""
+    return 4.0 * (len(data.train) + len(data.test)) * width + 6.0 * KNN_BLOCK * len(data.train)
+
+
+# ---------------------------------------------------------------- federated averaging
+
+
+def views_of(objective: Objective) -> tuple[int, int]:
+    """Views of an image through the model in training, and through the target branch."""
+    if objective.supervised:
+        return 1, 0
+    if objective.name == "moco-v2":
+        return (2, 2) if objective.symmetric else (1, 1)
+    return 2, (1 if objective.name == "orchestra" else 2) * objective.has_target
+
+
+def loss_flops(objective: Objective, batch: int, images_of_others: int) -> float:
+    """FLOPs of the products in the loss of a step, forward and backward."""
+    width = objective.projector[-1] if objective.projector else 0
+    match objective.name:
+        case "simclr":
+            queries = batch if objective.loss == "one-direction" else 2 * batch
+            return 6.0 * queries * 2 * batch * width
+        case "fedca":
+            return 2 * batch * width * (6.0 * 2 * batch + 4.0 * images_of_others)
+        case "barlow-twins":
+            return 6.0 * batch * width**2
+        case "moco-v3":
+            return 8.0 * batch**2 * width
+        case "moco-v2":
+            return (2 if objective.symmetric else 1) * 6.0 * batch * objective.queue_size * width
+        case "orchestra":
+            return 6.0 * batch * objective.global_clusters * width
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """What a federation does in rounds: the mean client of a round, all local epochs.
+
+    Args:
+        clients: that take part in a round.
+        images: of all passes over a client's images.
+        steps: of a client.
+        batch: images a step.
+    """
+
+    clients: int
+    images: float
+    steps: float
+    batch: float
+
+    @classmethod
+    def of(cls, s: RoundSettings, data: Dataset) -> "Rounds":
+        all_sizes = sizes(s, data)
+        used = [s.used(size) for size in all_sizes if size]
+        steps = [-(-own // min(s.batch, size)) for own, size in zip(used, filter(None, all_sizes), strict=True)]
+        images, steps = sum(used) / len(used), sum(steps) / len(steps)
+        return cls(s.sampled, s.local_epochs * images, s.local_epochs * steps, images / steps)
+
+
+@work_of.register
+def _averaging(s: AveragingSettings) -> Work:
+    data = data_of(s)
+    shape = (data.channels, data.image_size, data.image_size)
+    if isinstance(s, AutoencoderSettings):
+        encoder, head = _autoencoder(s, data, shape)
+        encoder = replace(encoder, shape=encoder.shape[:1])  # pooled
+        stages_of_run = [(s.rounds, Passes(), encoder + head, encoder, encoder)]
+    elif isinstance(s, LayerwiseSettings):
+        stages_of_run = _stages(s, data, shape)
+        encoder = stages_of_run[-1][4]
+    else:
+        encoder = counted(s, "encoder", lambda: (built(s, data).encoder, shape))
+        projector = counted(s, "projector", lambda: (built(s, data).projector, encoder.shape))
+        predictor = counted(s, "predictor", lambda: (built(s, data).predictor, projector.shape))
+        stages_of_run = [(s.rounds, Passes(), encoder + projector + predictor, encoder + projector, encoder)]
+
+    rounds, objective = Rounds.of(s, data), s.objective
+    online, targets = views_of(objective)
+    contrasted = 2 if isinstance(s, MoonSettings) and objective.contrast_weight else 0
+    aligned = 2 if isinstance(s, FeatArcSettings) and s.alignment else 0
+    aligned += 2 if getattr(s, "representation_alignment", 0) else 0
+    training = evaluation = 0.0
+    for count, frozen, trained, target, seen in stages_of_run:
+        step = trained.trained if not frozen.values else trained.forward + trained.backward
+        image = s.views * frozen.forward + online * step + (targets + contrasted) * target.forward
+        image += aligned * seen.forward
+        if objective.shares and objective.name == "fedca":  # the dictionary, of a last pass over the images
+            image += 2 * trained.forward / s.local_epochs
+        flops = rounds.images * image + rounds.steps * loss_flops(
+            objective, round(rounds.batch), (rounds.clients - 1) * round(rounds.images / s.local_epochs)
+        )
+        training += count * rounds.clients * flops
+        if isinstance(s, FeatArcSettings) and s.groups > 1:
+            training += max(0, s.rounds - s.group_from) * rounds.clients * rounds.images / s.local_epochs * seen.forward
+        evaluation += count * knn(s, data, seen)
+    probed, small_steps = last_probe(s, data, encoder)
+    probes = 1 + (s.rounds // s.probe_every if s.probe_every else 0)
+    evaluation += probes * probed + (len(data.test) * encoder.forward if s.supervised else 0.0)
+
+    frozen, trained, target = max((stage[1:4] for stage in stages_of_run), key=lambda parts: parts[1].bytes)
+    rows = {"one": 5 + bool(s.client_update.follows_training)}  # with the gradient
+    rows["sampled"] = min(s.sampled, ALL_MODELS)
+    rows["kept"] = s.clients * (bool(s.client_update.keeps or contrasted) + bool(s.keep_velocity))
+    kept_targets = s.clients if objective.has_target and s.target_at_start == "kept" else 0
+    queue = 4.0 * getattr(objective, "queue_size", 0) * (objective.projector[-1] if objective.projector else 0)
+    clients = (rows["sampled"] + rows["kept"]) * trained.bytes + kept_targets * target.bytes + s.clients * queue
+    saved = online * max(stage[2].saved_bytes for stage in stages_of_run) * rounds.batch
+    held = rows["one"] * trained.bytes + bool(targets) * target.bytes + frozen.bytes + clients
+    whole = max(stage[1].bytes + stage[2].bytes for stage in stages_of_run)
+    models = s.rounds // s.keep_every + 1 if s.keep_every else 0
+    return Work(
+        training=training,
+        evaluation=evaluation,
+        steps=s.rounds * rounds.clients * rounds.steps,
+        small_steps=probes * small_steps,
+        precision=s.precision,
+        bytes_per_flop=stages_of_run[-1][4].bytes_per_flop,
+        device_bytes=image_bytes(data)
+        + held
+        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(encoder.shape))),
+        clients_bytes=clients,
+        result_bytes=(1 + models) * whole,
+        checkpoint_bytes=clients + (2 + models) * whole,
+    )
+
+
+def _autoencoder(s: AutoencoderSettings, data: Dataset, shape: tuple[int, ...]) -> tuple[Passes, Passes]:
+    client = counted(s, "client module", lambda: (built(s, data).client_module, shape))
+    return client, counted(s, "decoder", lambda: (built(s, data).decoder, client.shape))
+
+
+def _stages(
+    s: LayerwiseSettings, data: Dataset, shape: tuple[int, ...]
+) -> list[tuple[int, Passes, Passes, Passes, Passes]]:
+    """Of each stage its rounds, and passes of the frozen part, of what is trained, of the target, of the encoder."""
+    whole = built(s, data)
+    backbone = whole.encoder[0]
+    units = stages(backbone)
+    seen: dict[str, Passes] = {}  # by name, each unit behind those before it
+    for name, unit in backbone.named_children():
+        seen[name] = counted(s, f"unit {name}", lambda unit=unit, before=shape: (unit, before))
+        shape = seen[name].shape
+    projector = counted(s, "projector", lambda: (whole.projector, (backbone.feature_dim,)))
+    predictor = counted(s, "predictor", lambda: (whole.predictor, projector.shape))
+
+    def stack(layers: range, *tail: str) -> Passes:
+        names = [*(name for layer in layers for name in units.added[layer]), *tail]
+        return reduce(operator.add, (seen[name] for name in names), Passes())
+
+    found = []
+    plan = s.plan(len(units))
+    for stage in dict.fromkeys(plan):
+        width = seen[units.added[stage.present[-1]][-1]].shape[0]
+        between = Passes()
+        if width != backbone.feature_dim:
+            reshape = partial(reshape_layer, width, backbone.feature_dim, generator=torch.Generator())
+            between = counted(s, f"reshape {width}", lambda reshape=reshape, width=width: (reshape(), (width,)))
+        left = (len(stage.present) - stage.dropped) / len(stage.present)  # of depth dropout's layers
+        frozen, active = _scaled(stack(stage.frozen), left), _scaled(stack(stage.active, *units.tail), left)
+        target = active + between + projector
+        found.append((plan.count(stage), frozen, target + predictor, target, _pooled(frozen + active, width)))
+    return found
+
+
+def _pooled(encoder: Passes, width: int) -> Passes:
+    return replace(encoder, shape=(width,))
+
+
+def _scaled(own: Passes, share: float) -> Passes:
+    if share == 1:
+        return own
+    flops = {name: getattr(own, name) * share for name in ("forward", "backward", "inner_backward", "saved_bytes")}
+    return replace(own, **flops)
+
+
+# ---------------------------------------------------------------- split training
+
+
+@work_of.register
+def _split(s: SplitSettings) -> Work:
+    data = data_of(s)
+    shape = (data.channels, data.image_size, data.image_size)
+    client = counted(s, "client", lambda: (built(s, data)[0], shape))
+    body = counted(s, "server", lambda: (built(s, data)[1:-1], client.shape))
+    projector = counted(s, "projector", lambda: (built(s, data)[-1], body.shape))
+    server, backbone, whole = body + projector, client + body, client + body + projector
+    each = min(sizes(s, data))
+    steps = each // s.client_batch
+    images = s.sampled * steps * s.client_batch  # of an epoch
+    both = s.both_views
+    own = (1 if s.freeze_client else 2 if both else 1) * client.forward
+    own += 0.0 if s.freeze_client and both else (2 if both else 1) * client.forward
+    own += 0.0 if s.freeze_client else (2 if both else 1) * client.backward
+    if s.freeze_client and both:
+        own = 2 * client.forward
+    directions = 2 if s.symmetric else 1
+    inner = 0.0 if s.freeze_client else server.inner_trained
+    outer = server.trained
+    queries = 2 * (inner or outer) if both else (inner or outer) + (directions - 1) * outer
+    rest = queries + directions * server.forward
+    rest += directions * 4.0 * s.queue_size * s.projector_dim  # of InfoNCE with the queue, whose keys need no gradient
+    measured = 0.0
+    if s.sampled > 1:
+        measured = 2 * s.sampled * min(MEASURED_IMAGES, each) * whole.forward
+    evaluation = -(-s.epochs // s.validate_every) * (knn(s, data, whole) + measured)
+    probed, small_steps = last_probe(s, data, backbone)
+    copies = s.clients + (s.sampled if s.sampled < s.clients else 0)
+    clients = 3 * copies * client.bytes
+    held = clients + s.sampled * client.bytes + 4 * server.bytes + 4 * s.queue_size * s.projector_dim
+    saved = s.sampled * s.client_batch * (2 if both else 1) * (client.saved_bytes + server.saved_bytes)
+    return Work(
+        training=s.epochs * images * (own + rest),
+        evaluation=evaluation + probed,
+        steps=s.epochs * steps * (2 if s.variant == "SFL-V1" else 1 + s.sampled),
+        small_steps=small_steps,
+        precision=s.precision,
+        bytes_per_flop=backbone.bytes_per_flop,
+        device_bytes=image_bytes(data)
+        + held
+        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(whole.shape))),
+        clients_bytes=clients,
+        result_bytes=whole.bytes,
+        checkpoint_bytes=3 * s.clients * client.bytes + 3 * server.bytes + 4 * s.queue_size * s.projector_dim,
+    )
+
+
+@work_of.register
+def _split_learning(s: SplitLearningSettings) -> Work:
+    data = data_of(s)
+    shape = (data.channels, data.image_size, data.image_size)
+    layers = counted(s, "client", lambda: (built(s, data)[0], shape))
+    head = Passes()
+    if s.gradients == "local":
+        head = counted(s, "head", lambda: (s.build_client(built(s, data)[0], data).head, layers.shape))
+    body = counted(s, "server", lambda: (built(s, data)[1:-1], layers.shape))
+    classifier = counted(s, "classifier", lambda: (built(s, data)[-1], body.shape))
+    server, rounds = body + classifier, Rounds.of(s, data)
+    image = (layers + head).trained + (server.inner_trained if s.gradients == "server" else server.trained)
+    evaluation = s.rounds * knn(s, data, layers + body)
+    probed, small_steps = last_probe(s, data, layers + body)
+    clients = 3 * s.sampled * (layers + head).bytes
+    saved = s.sampled * rounds.batch * (layers + head + server).saved_bytes
+    width = prod(body.shape)
+    return Work(
+        training=s.rounds * rounds.clients * rounds.images * image,
+        evaluation=evaluation + probed + len(data.test) * (layers + server).forward,
+        steps=s.rounds * rounds.steps * (s.sampled + (1 if s.variant == "SFL-V1" else s.sampled)),
+        small_steps=small_steps,
+        precision=s.precision,
+        bytes_per_flop=(layers + body).bytes_per_flop,
+        device_bytes=image_bytes(data)
+        + clients
+        + 4 * server.bytes
+        + max(activation_bytes(s, saved), evaluation_bytes(data, width)),
+        clients_bytes=clients,
+        result_bytes=(layers + server).bytes,
+        checkpoint_bytes=(layers + head).bytes + 3 * server.bytes,
+    )
+
+
+# ---------------------------------------------------------------- modular training
+
+
+@work_of.register
+def _modular(s: ModularSettings) -> Work:
+    data, first = data_of(s), s.phase1
+    shape = (data.channels, data.image_size, data.image_size)
+
+    model = built(s, data)
+    (first_layers, *others), pool = model.encoder
+    client = counted(s, "client", lambda: (first_layers, shape))
+    rest = counted(s, "rest", lambda: (nn.Sequential(*others, pool), client.shape))
+    projector = counted(s, "projector", lambda: (model.projector, rest.shape))
+    server, encoder = rest + projector, client + rest
+    all_sizes = sizes(first, data)
+    images = sum(all_sizes[number] for number in s.received.tolist())
+    batch = min(s.batch, images)
+    passes_over = s.epochs * s.pairs_per_epoch
+    steps = passes_over * (images // batch)
+    held = 8.0 * prod(client.shape) * s.pairs * images <= HELD_BYTES
+    sent = (min(s.pairs, passes_over) if held else passes_over) * images * 2 * s.datamix * client.forward
+    training = steps * batch * (2 * server.trained + 6.0 * 4 * batch * projector.shape[0]) + sent
+    shown = -(-s.epochs // s.validate_every)
+    whole = encoder + projector
+    probed = [last_probe(s, data, part) for part in (whole, encoder)]
+    saved = 2 * batch * server.saved_bytes
+    kept = 8.0 * prod(client.shape) * s.pairs * images if held else 0.0
+    return Work(
+        training=training,
+        evaluation=shown * knn(s, data, whole) + sum(flops for flops, _ in probed),
+        steps=steps,
+        small_steps=sum(count for _, count in probed),
+        precision=s.precision,
+        bytes_per_flop=encoder.bytes_per_flop,
+        device_bytes=image_bytes(data)
+        + client.bytes
+        + 4 * server.bytes
+        + kept
+        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(encoder.shape))),
+        result_bytes=whole.bytes,
+        checkpoint_bytes=2 * server.bytes + whole.bytes,
+    )

@@ -1,0 +1,195 @@
+"""Runs in worker processes: the same results as without, whatever happens to one of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import types
+
+import pytest
+import torch
+
+from fssl_core.errors import FsslError, RunsFailedError, SettingError
+from fssl_core.experiments import local
+from fssl_core.experiments.schedule import Schedule
+from fssl_core.experiments.store import Run, run, run_all
+from tests.experiments.toy_runs import Sum, Walk, contents, log
+
+PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("TOY_FOLDER", str(tmp_path))
+    monkeypatch.setattr(local, "WORTH_SECONDS", 0.0)
+    monkeypatch.setattr(local, "TRIAL_SECONDS", 0.0)
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def only_workers(monkeypatch):
+    """This process computes nothing where there are workers."""
+    take = Schedule.take
+
+    def not_here(schedule):
+        if threading.current_thread() is threading.main_thread() and threading.active_count() > 1:
+            return None
+        return take(schedule)
+
+    monkeypatch.setattr(Schedule, "take", not_here)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def sweep():
+    walks = [Walk(seed=seed) for seed in range(4)]
+    return [*walks, Sum(walks=(walks[0], Walk(seed=9))), Sum(walks=(Walk(seed=9),))]
+
+
+def test_results_do_not_depend_on_the_number_of_workers(root, monkeypatch, capsys, request):
+    frames, left = [], []
+    torch.set_num_threads(2)  # of this process: a run has one, wherever it is computed
+    for workers in (1, 2, 3):  # none but this process, one beside it, and two without it
+        if workers == 3:
+            request.getfixturevalue("only_workers")
+        monkeypatch.setenv("FSSL_RUNS", str(root / str(workers)))
+        frames.append(run_all(sweep(), workers=workers))
+        left.append(contents(root / str(workers)))
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    assert left[0].keys() == left[1].keys() == left[2].keys()
+    assert len(left[0]) == 5 * 4 + 2 * 2  # walk 9 as well
+    assert left[0] == left[1] == left[2]
+    assert frames[0].equals(frames[1])
+    assert frames[0].equals(frames[2])
+    assert frames[0]["threads"].dropna().tolist() == [1] * 4
+    steps = log(root.parent)
+    assert len(steps) == 3 * 5 * 4  # nothing twice
+    assert len(set(steps["process"]) - {os.getpid()}) >= 2
+    assert "a walk was begun" in capsys.readouterr().err
+
+
+def test_every_worker_has_a_gpu_of_its_own(root, monkeypatch):
+    monkeypatch.setattr("fssl_core.experiments.resources.gpu_count", lambda: 3)
+    monkeypatch.delenv("FSSL_DEVICE")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
+    monkeypatch.delenv("FSSL_WORKERS")
+    runs = [Walk(seed=seed, steps=1, stops="step 1") for seed in range(3)]
+    threading.Thread(
+        target=lambda: (wait_until(lambda: len(log(root.parent)) == 3), (root.parent / "go").touch())
+    ).start()
+    run_all(runs, progress=False)
+    steps = log(root.parent)
+    assert set(steps["gpus"]) == {"4,5,7", "5", "7"}  # this process takes the first of those that it sees
+    assert steps["process"].nunique() == 3
+
+
+def test_an_error_leaves_the_others_and_comes_in_the_end(root, only_workers, capsys):
+    bad = Walk(seed=5, wrong=True)
+    runs = [Walk(seed=0), bad, Sum(walks=(bad,)), Walk(seed=1), Walk(seed=2)]
+    with pytest.raises(SettingError, match=r"^wrong=True cannot be used: expected False\.$") as raised:
+        run_all(runs, workers=2)
+    assert (raised.value.name, raised.value.value) == ("wrong", True)
+    assert [Run(one).finished for one in runs] == [True, False, False, True, True]
+    assert "failed: wrong=True cannot be used" in capsys.readouterr().err
+    with pytest.raises(RunsFailedError, match=r"2 runs failed\. 1 more build on these\. .*run again") as raised:
+        run_all([*runs, Walk(seed=6, wrong=True)], workers=2, progress=False)
+    assert str(raised.value).count("wrong=True cannot be used") == 2
+    assert "seed 5" in str(raised.value)
+
+
+def test_a_killed_worker_is_an_error_and_its_run_goes_on_at_the_next_call(root, only_workers, monkeypatch):
+    runs = [Walk(seed=0), Walk(seed=1, dies="step 2"), Walk(seed=2)]
+    with pytest.raises(FsslError, match=r"The process that computed .*seed 1 was killed\. .*Run again"):
+        run_all(runs, workers=2)
+    assert [Run(one).finished for one in runs] == [True, False, True]
+    run_all(runs, progress=False)
+    assert log(root.parent).query("seed == 1")["step"].tolist() == [1, 2, 3, 4]  # no step twice
+    monkeypatch.setenv("FSSL_RUNS", str(root.parent / "undisturbed"))
+    run(runs[1], progress=False)
+    assert contents(root.parent / "undisturbed").items() <= contents(root).items()
+
+
+CHILD = """
+from fssl_core.experiments import local
+from fssl_core.experiments.store import run_all
+from tests.experiments.toy_runs import Walk
+local.WORTH_SECONDS = local.TRIAL_SECONDS = 0
+run_all([Walk(seed=seed, stops="step 2" if {stops} else "") for seed in {seeds}], workers={workers})
+"""
+
+
+def child(root, *, seeds, workers, stops):
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = CHILD.format(seeds=seeds, workers=workers, stops=stops)
+    # A script without a guard for its main part, as users write them.
+    script = root.parent / f"script-{workers}-{len(seeds)}.py"
+    script.write_text(code)
+    return subprocess.Popen([sys.executable, str(script)], env=variables, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_ends_all_processes_and_keeps_checkpoints(root, number):
+    other = child(root, seeds=[0, 1], workers=2, stops=True)
+    wait_until(lambda: len(log(root.parent)) == 4)
+    processes = set(log(root.parent)["process"])
+    assert len(processes) == 2
+    other.send_signal(number)
+    _, errors = other.communicate(timeout=PATIENCE)
+    if number == signal.SIGINT:
+        words = "fssl: interrupted; run again to continue ("
+        assert words in errors
+        assert "seed 0 resumes from its last checkpoint" in errors
+        assert "seed 1 resumes from its last checkpoint" in errors
+    wait_until(lambda: not any(os.path.exists(f"/proc/{process}") for process in processes))
+    (root.parent / "go").touch()
+    run_all([Walk(seed=seed, stops="step 2") for seed in (0, 1)], progress=False)
+    assert sorted(log(root.parent)["step"]) == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_two_processes_share_the_runs_of_a_notebook(root, monkeypatch):
+    """The second one waited for the first one's first run, with nothing to do."""
+    other = child(root, seeds=[0], workers=1, stops=True)
+    wait_until(lambda: len(log(root.parent)) == 2)
+    said = []
+    monkeypatch.setattr(local, "say", lambda text: (said.append(text), (root.parent / "go").touch()))
+    runs = [Walk(seed=0, stops="step 2"), Sum(walks=(Walk(seed=0, stops="step 2"),)), Walk(seed=1), Walk(seed=2)]
+    frame = run_all(runs, progress=False)
+    assert other.wait(timeout=PATIENCE) == 0, other.stderr.read()
+    other.stderr.close()
+    steps = log(root.parent)
+    assert set(steps.query("seed == 0")["process"]) == {other.pid}
+    assert set(steps.query("seed > 0")["process"]) == {os.getpid()}
+    assert said == [f"Another process is computing {Run(runs[0])}; waiting for it."]
+    assert frame["key"].tolist() == [one.key for one in runs]
+
+
+def test_short_runs_need_no_workers(root, monkeypatch):
+    monkeypatch.setattr(local, "WORTH_SECONDS", 1000.0)
+    monkeypatch.setattr(local, "TRIAL_SECONDS", 1000.0)
+    monkeypatch.setattr(local, "_Server", None)
+    run_all([Walk(seed=seed) for seed in range(20)], workers=2, progress=False)
+    assert set(log(root.parent)["process"]) == {os.getpid()}
+
+
+@pytest.mark.parametrize("module", ["__main__", "gone"])
+def test_classes_that_no_other_process_knows_are_computed_here(root, monkeypatch, module, capsys):
+    """A script's own class, and one of a module that only this process can import."""
+    monkeypatch.setitem(sys.modules, "gone", types.SimpleNamespace(Walk=Walk))
+    monkeypatch.setattr(Walk, "__module__", module)
+    runs = [Walk(seed=seed, stops="step 1") for seed in range(2)]
+    leave = local.Helpers._leave_all
+    monkeypatch.setattr(local.Helpers, "_leave_all", lambda *args: (leave(*args), (root.parent / "go").touch()))
+    run_all(runs, workers=2, progress=False)
+    assert set(log(root.parent)["process"]) == {os.getpid()}
+    said = capsys.readouterr().err
+    assert "in no module that can be imported, so runs are computed one after the other." in said
+    assert ("fssl: Walk:" if module == "__main__" else "fssl: No module named 'gone':") in said

@@ -1,0 +1,53 @@
+"""The script for Slurm, with commands of that name that start its jobs on this machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.toy_runs import Walk, log
+
+pytest.importorskip("dask_jobqueue")
+SCRIPT = Path(__file__).parents[2] / "examples" / "slurm" / "on_slurm.py"
+SBATCH = """#!/bin/bash
+cp "$1" {folder}/job.sh
+setsid bash {folder}/job.sh > {folder}/job.log 2>&1 &
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/bash
+kill -- -"$1" 2>/dev/null
+exit 0
+"""
+COMMAND = """
+from fssl_core.experiments import run_all
+from tests.experiments.toy_runs import Walk
+print(run_all([Walk(seed=0), Walk(seed=1)])["key"].tolist())
+"""
+
+
+def test_jobs_of_slurm_compute_the_runs_of_a_command(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (tmp_path / "bin" / name).write_text(text.format(folder=tmp_path))
+        (tmp_path / "bin" / name).chmod(0o755)
+    variables = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "FSSL_RUNS": str(tmp_path / "runs"),
+        "TOY_FOLDER": str(tmp_path),
+    }
+    command = [sys.executable, str(SCRIPT), "--jobs", "1", "--sbatch=--partition=quick", "--", sys.executable, "-c"]
+    done = subprocess.run([*command, COMMAND], env=variables, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str([Walk(seed=0).key, Walk(seed=1).key])
+    steps = log(tmp_path)
+    assert len(steps) == 8
+    assert steps["process"].nunique() == 1  # the job's
+    script = (tmp_path / "job.sh").read_text()
+    assert "#SBATCH --gpus=1\n" in script
+    assert "#SBATCH --partition=quick\n" in script
+    assert "--resources GPU=1" in script
+    assert f"export FSSL_RUNS={tmp_path / 'runs'}" in script

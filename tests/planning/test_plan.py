@@ -1,0 +1,190 @@
+"""The plan of notebooks: which runs, what is stored, what is missing, and what they cost."""
+
+import json
+import time
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from fssl_core.cli import main
+from fssl_core.data.outlines import outline_of, outlines_only
+from fssl_core.experiments import (
+    averaging_settings,
+    ldawa_probe,
+    lwfedssl_settings,
+    mfcl_rival_settings,
+    mfcl_settings,
+    split_settings,
+)
+from fssl_core.experiments import run as compute
+from fssl_core.experiments.dry_run import asked_by, with_needed
+from fssl_core.experiments.notebooks import find_notebooks
+from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
+from fssl_core.planning.machines import this_machine
+from fssl_core.planning.modules import passes
+from fssl_core.planning.plan import plan
+from fssl_core.planning.work import work_of
+
+QUIET = this_machine(speed=680.0)
+CELL = 'profile: str = "smoke"\n'
+IMPORTS = "from fssl_core.experiments import averaging_settings, run, run_all, ldawa_probe\n"
+
+
+@pytest.fixture
+def nothing_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+
+
+# ---------------------------------------------------------------- which runs
+
+
+@pytest.mark.parametrize("id", ["monacosfl/fig6", "monacosfl/fig9", "mfcl/table1", "mocosfl/table1", "lwfedssl/table7"])
+def test_the_plan_has_the_runs_that_a_record_was_made_by(nothing_here, id):
+    (notebook,) = find_notebooks([id])
+    found = plan([id], profile="laptop", machine=QUIET)
+    assert found.runs.keys() >= set(notebook.record("laptop")["runs"])
+    assert not found.unknown
+
+
+def test_only_what_runs_need_is_executed():
+    cells = [CELL, IMPORTS + "sweep = [averaging_settings(profile, objective='byol', seed=seed) for seed in (0, 1)]"]
+    cells += ["1 / 0", "unused = undefined_name", "frame = run_all(sweep)", "frame.knn_accuracy.plot()"]
+    asked = asked_by(cells, {"profile": "smoke"})
+    assert [settings.seed for settings in asked.settings] == [0, 1]
+    assert not asked.unknown
+
+
+def test_runs_that_depend_on_results_are_named():
+    cells = [CELL, IMPORTS + "one = averaging_settings(profile, objective='byol')", "frame = run_all([one])"]
+    cells += ["best = frame.knn_accuracy.idxmax()", "again = run(one.changed(seed=int(best)))"]
+    asked = asked_by(cells, {"profile": "smoke"})
+    assert len(asked.settings) == 1
+    assert asked.unknown == ("again = run(one.changed(seed=int(best)))",)
+
+
+def test_settings_that_later_statements_change_are_followed():
+    cells = [
+        CELL,
+        IMPORTS
+        + "sweep = []\nfor seed in (3, 4):\n    sweep.append(averaging_settings(profile, objective='byol', seed=seed))",
+    ]
+    cells += [
+        "sweep += [sweep[0].changed(seed=5)]",
+        "def all_of(runs):\n    return [ldawa_probe(profile, r) for r in runs]",
+    ]
+    cells += ["a, b = run_all(sweep), run_all(all_of(sweep))"]
+    asked = asked_by(cells, {"profile": "smoke"})
+    assert [settings.seed for settings in asked.settings] == [3, 4, 5, 3, 4, 5]
+
+
+def test_nested_runs_count_once():
+    first = mfcl_settings("smoke")
+    other = first.changed(temperature=0.2)
+    runs = with_needed([first, other])
+    assert list(runs) == [first.phase1.key, first.key, other.key]
+
+
+def test_nothing_is_computed_or_read(nothing_here, tmp_path):
+    found = plan(["mfcl/table2"], profile="paper", machine=QUIET)
+    assert len(found.runs) > 200
+    assert sorted(found.missing) == ["cifar10", "cifar100", "tiny-imagenet-200"]
+    assert not (tmp_path / "runs").exists()
+    assert all(run.work is not None for run in found.runs.values())
+
+
+def test_what_is_stored_is_told_and_costs_nothing(nothing_here, capsys):
+    cost = averaging_settings("smoke", objective="byol", train_images=100, rounds=1)
+    compute(cost, progress=False)
+    before = plan(["ldawa/fig5"], machine=QUIET)
+    for run in before.runs.values():
+        compute(run.settings, progress=False)
+    after = plan(["ldawa/fig5"], machine=QUIET)
+    assert [run.stored for run in before.runs.values()] == [False] * len(before.runs)
+    assert [run.stored for run in after.runs.values()] == [True] * len(after.runs)
+    assert after.table()["h here"].iloc[-1] == 0 < before.table()["h here"].iloc[-1]
+
+
+def test_the_command(nothing_here, capsys):
+    assert main(["plan", "mocosfl/table1", "--profile", "gpu"]) == 0
+    text = capsys.readouterr().out
+    assert "fssl data cifar10 --download" in text
+    assert "all, each run once" in text
+    assert main(["plan", "mocosfl/table1", "--profile", "gpu", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {run["kind"] for run in listed["runs"]} == {"SplitSettings"}
+    assert all(run["work"]["training"] > 1e15 and not run["stored"] for run in listed["runs"])
+
+
+# ---------------------------------------------------------------- what they cost
+
+
+def tiny(**values):
+    return {"train_images": 100, "width": 8, "probe_epochs": 2} | values
+
+
+RUNS = {
+    "split, both views": split_settings("smoke", clients=5, cut_layer=3, **tiny(epochs=2)),
+    "split, swapped at the server": split_settings("smoke", clients=5, cut_layer=3, **tiny(epochs=2, swap_at="server")),
+    "simclr": averaging_settings("smoke", objective="simclr", **tiny()),
+    "byol": averaging_settings("smoke", objective="byol", **tiny()),
+    "moco": averaging_settings("smoke", objective="moco-v2", **tiny()),
+    "barlow": averaging_settings("smoke", objective="barlow-twins", **tiny()),
+    "moon": mfcl_rival_settings("smoke", method="MOON"),
+    "FSL": mfcl_rival_settings("smoke", method="FSL"),
+    "FeatARC": mfcl_rival_settings("smoke", method="FeatARC"),
+    "layer-wise": lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR"),
+    "progressive": lwfedssl_settings("smoke", method="Prog-FedSSL", ssl_method="BYOL"),
+    "phase 1": mfcl_settings("smoke").phase1,
+    "phase 2": mfcl_settings("smoke"),
+    "probe": ldawa_probe("smoke", averaging_settings("smoke", objective="simclr", **tiny())),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_counted_work_is_that_of_a_run(nothing_here, name):
+    """Against PyTorch's counter on the run itself."""
+    settings = RUNS[name]
+    for needed in settings.needs:
+        compute(needed, progress=False)
+    with FlopCounterMode(display=False) as counter:
+        compute(settings, progress=False)
+    with outlines_only():
+        work = work_of(settings)
+    assert work.training + work.evaluation == pytest.approx(counter.get_total_flops(), rel=0.1)
+
+
+def test_passes_are_those_of_the_counter_of_torch():
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 5))
+    with FlopCounterMode(display=False) as counter:
+        module(torch.zeros(1, 3, 8, 8)).sum().backward()
+    counted = passes(module, (3, 8, 8))
+    assert counted.trained == counter.get_total_flops()
+    assert counted.shape == (5,)
+
+
+def test_outlines_have_the_published_numbers(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path))
+    with outlines_only():
+        data = split_settings("gpu", clients=5, dataset="cifar100").load_data()
+    assert (len(data.train), len(data.test), len(data.classes), data.image_size) == (50_000, 10_000, 100, 32)
+    assert data.train.images.is_meta
+    assert outline_of("medmnist/pathmnist_64:val").train == 10_004
+    assert outline_of("my-photos") is None
+
+
+def test_planning_everything_takes_seconds(nothing_here):
+    """All notebooks at the largest profile: under two minutes for all four."""
+    began = time.process_time()
+    found = plan(profile="paper", machine=QUIET)
+    assert time.process_time() - began < 60
+    assert len(found.runs) > 2000
+    assert not found.unknown
+
+
+def test_gpu_notebooks_stay_within_their_time(nothing_here):
+    """About ten minutes of an H200 where launches hide behind each other; the plan, where none do, has thrice that."""
+    table = plan(profile="gpu", machine=QUIET).table().set_index("notebook")["h H200"]
+    longest = table.drop("all, each run once").sort_values()
+    assert longest.iloc[-1] * 60 <= 35, longest.tail()

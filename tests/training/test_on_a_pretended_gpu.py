@@ -1,0 +1,147 @@
+"""Engines, objectives, rules, evaluations and attacks on a device that refuses what a GPU refuses."""
+
+import dataclasses
+
+import pandas as pd
+import pytest
+import torch
+
+from fssl_core.evaluation.fine_tuning import FineTuneSettings
+from fssl_core.evaluation.landscape_runs import LandscapeSettings
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.renewed_statistics import RenewedStatistics
+from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
+from fssl_core.experiments.store import run
+from fssl_core.federation.aggregation import RULES
+from fssl_core.objectives import SimCLR
+from fssl_core.privacy.inversion import InversionSettings
+from fssl_core.privacy.reconstruction import ReconstructionSettings
+from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.checkpoint import Checkpoint
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings
+from fssl_core.training.resistance import ResistanceSettings
+from fssl_core.training.split import SplitSettings
+from tests.pretended_device import PretendedDevice
+from tests.training.every_engine import ENGINES, averaging, patterns, train, trainer
+
+
+def moved(place: PretendedDevice):
+    data = patterns()
+    return dataclasses.replace(data, train=data.train.to(place.device), test=data.test.to(place.device))
+
+
+def losses(ours) -> list[float]:
+    return [row["loss"] for row in ours.metrics]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_engine_trains_evaluates_stops_and_goes_on(name, tmp_path):
+    plain = trainer(name, precision="float32")
+    train(plain)
+    with PretendedDevice() as place:
+        first = trainer(name, place.device, precision="float32")
+        first.advance()
+        Checkpoint(tmp_path).save(first.state_dict())
+        ours = trainer(name, place.device, precision="float32")
+        ours.load_state_dict(Checkpoint(tmp_path).load())
+        train(ours)
+        summary, tables = ours.summary(), ours.tables()
+    # A GPU runs all clients in one call, which rounds elsewhere; what is trained on that differs a little more.
+    assert losses(ours) == pytest.approx(losses(plain), rel=0.05, abs=0.02)
+    assert losses(ours)[0] == pytest.approx(losses(plain)[0], rel=1e-3, abs=1e-4)
+    assert set(summary) == set(plain.summary())
+    assert tables["traffic"].equals(plain.tables()["traffic"])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_aggregates(rule):
+    with PretendedDevice() as place:
+        ours = averaging(SimCLR(projector=(8,)), aggregation=rule, precision="float32", rounds=1).trainer(
+            moved(place), None
+        )
+        train(ours)
+        assert {block.device for block in ours.shared.blocks.values()} == {place.device}
+    assert all(map(torch.isfinite, map(torch.tensor, losses(ours))))
+
+
+# ---------------------------------------------------------------- runs from settings to files
+
+DIGITS = {
+    "dataset": "scattered-digits",
+    "train_images": 100,
+    "partition": "iid",
+    "clients": 2,
+    "augmentation": "digits",
+    "architecture": "resnet10",
+    "width": 8,
+    "knn_k": 5,
+    "seed": 0,
+}
+SPLIT = SplitSettings(**DIGITS, epochs=1, client_batch=20, cut_layer=3, projector_hidden=16, projector_dim=8)
+AVERAGING = AveragingSettings(
+    **DIGITS, objective=SimCLR(projector=(8,)), rounds=2, local_epochs=1, batch=25, keep_every=1, probe_epochs=1
+)
+PHASE1 = AutoencoderSettings(**DIGITS, channels_per_group=4, rounds=1, batch=25)
+MODULAR = ModularSettings(
+    phase1=PHASE1, pairs=1, epochs=1, warmup_epochs=0, batch=50, projector=(16, 8), probe_epochs=1
+)
+RUNS = {
+    "split": SPLIT.changed(probe_epochs=1),
+    "modular": MODULAR,
+    "linear probe": ProbeSettings(pretraining=AVERAGING, epochs=2),
+    "linear probe, unpooled, L-DAWA's": ProbeSettings(
+        pretraining=AVERAGING, epochs=2, protocol="sgd-steps", features="unpooled"
+    ),
+    "renewed statistics": ProbeSettings(pretraining=RenewedStatistics(pretraining=AVERAGING), epochs=1),
+    "few labels": SemiSupervisedSettings(pretraining=SPLIT, label_fraction=0.5, epochs=2),
+    "fine-tuning": FineTuneSettings(pretraining=AVERAGING, epochs=2, warmup_epochs=1, batch=50),
+    "from scratch": FineTuneSettings(pretraining=AVERAGING, epochs=1, warmup_epochs=0, batch=50, scratch=True),
+    "landscape": LandscapeSettings(pretraining=AVERAGING, points=2, images=50, circle_points=3),
+    "inversion": InversionSettings(
+        targets=(SPLIT, SPLIT.changed(seed=1)), decoder="res_normN1C8", epochs=2, attacker_images=20, test_images=8
+    ),
+    "inversion, in a loop": InversionSettings(
+        targets=(SPLIT,), decoder="res_normN1C8", epochs=1, attacker_images=20, test_images=8, backend="loop"
+    ),
+    "reconstruction": ReconstructionSettings(target=SPLIT, iterations=2, images=2),
+    "reconstruction, phase 1": ReconstructionSettings(target=PHASE1, iterations=2, images=2),
+    "reconstruction, fitted surrogate": ReconstructionSettings(
+        target=MODULAR, iterations=2, images=2, collusion=False, surrogate="fitted"
+    ),
+    "reconstruction, unmixed": ReconstructionSettings(
+        target=MODULAR.changed(datamix=2), iterations=2, images=2, unmix=True
+    ),
+    "resistance": ResistanceSettings(
+        dataset="scattered-digits",
+        train_images=100,
+        attacker_images=16,
+        source="digits",
+        source_images=100,
+        architecture="resnet10",
+        width=8,
+        cut_layer=3,
+        decoder="res_normN1C8",
+        epochs=1,
+        batch=16,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    """A machine with such a device, and a folder for its runs, which later ones build on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FSSL_RUNS", str(tmp_path_factory.mktemp("runs")))
+        patch.setenv("FSSL_DEVICE", str(PretendedDevice.device))
+        patch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+        yield
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_from_its_settings_to_its_files(name, gpu):
+    with PretendedDevice():
+        done = run(RUNS[name], progress=False)
+    assert done.provenance["tf32"] == ["convolutions"]
+    numbers = pd.Series({key: value for key, value in done.summary.items() if isinstance(value, int | float)})
+    assert len(numbers)
+    assert numbers.drop([key for key in numbers.index if "knn" in key]).notna().all()
