@@ -1,0 +1,43 @@
+"""The accuracies of a paper's tables as cells: those of our runs, each protocol for itself, and the printed ones."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pandas as pd
+
+from fssl_core.claims.estimation import Cells
+from fssl_core.claims.judge import Rule, claim
+from fssl_core.reporting.cells import printed_cells
+from fssl_core.reporting.tables import as_printed
+
+
+def table_claims(by: Sequence[str]) -> Callable[..., Callable[[Rule], Rule]]:
+    """A decorator for claims on accuracies, whose cells these columns tell apart.
+
+    Our runs are rows with the columns ``by``, seed, protocol, accuracy (a fraction), untrained and chance, under the
+    names that the tables print; both sides are compared in points.
+    """
+
+    def table_claim(id: str, *tables: str, scale: bool = False, failing: Iterable[str] = ()) -> Callable[[Rule], Rule]:
+        """Register a rule as the check of a claim on these tables; ``failing`` as :class:`Cells` has it."""
+        key = id.partition("-")[0]
+
+        def printed() -> Cells:
+            cells = pd.concat([printed_cells(key, table) for table in tables])
+            return Cells(cells, "value", by, exact=True)
+
+        def ours(results: pd.DataFrame) -> dict[str, Cells]:
+            return by_protocol(results, by, failing)
+
+        return claim(id, ours=ours, printed=printed if tables else None, scale=scale)
+
+    return table_claim
+
+
+def by_protocol(results: pd.DataFrame, by: Sequence[str], failing: Iterable[str] = ()) -> dict[str, Cells]:
+    """Our accuracies in points, under printed names, by protocol."""
+    runs = as_printed(results.dropna(subset="accuracy"))
+    runs = runs.assign(points=100 * runs["accuracy"])
+    return {
+        protocol: Cells(rows, "points", by, label=protocol, accuracy="accuracy", failing=failing)
+        for protocol, rows in runs.groupby("protocol", sort=False)
+    }

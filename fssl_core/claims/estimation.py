@@ -1,0 +1,311 @@
+"""Estimates with intervals from the runs behind a table or a figure.
+
+The rows of a table fall into *cells*: the runs that differ in their seed alone. A claim speaks of *contrasts*, sums
+of cell means with weights, such as L-DAWA less FedAvg. How sure we are of one depends on what varies between seeds:
+
+- Five seeds or more in every cell of a contrast, the same ones: the contrast is computed for each seed, and its
+  interval is that of Student's t over these values. Nothing is assumed of other cells.
+- Fewer seeds: a value is the cell's mean, plus what its seed adds to all cells, plus noise whose variance is the same
+  in all cells; it is estimated from the residuals of all cells of the table together, with their degrees of freedom
+  (a two-way analysis of variance). A contrast whose weights do not sum to zero (one accuracy, say) keeps what seeds
+  add, so its variance is that of values within cells.
+- No residual at all, as with one seed: no interval, and so no decision.
+
+Values that come from one run, such as the rounds of a curve or the data sets on which one model is evaluated, are no
+repetitions: reduce them to one number a run first (:meth:`Cells.averaged`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from fssl_core.errors import FsslError
+
+LEVEL = 0.95  # of every interval that is shown
+OWN_SEEDS = 5  # from so many on, a contrast is judged by its own values alone
+
+
+class NotRun(FsslError):
+    """The results lack cells of which a claim speaks; the message says which."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error.
+
+    Args:
+        value: in the unit of the cells.
+        error: standard error; 0 of what is exact, nan where nothing repeats.
+        freedom: degrees of freedom of the error.
+        seeds: the fewest behind one of the means; 0 of what is exact.
+    """
+
+    value: float
+    error: float = 0.0
+    freedom: float = np.inf
+    seeds: int = 0
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
+        """The two-sided confidence interval; nan where there is none."""
+        half = 0.0 if self.error == 0 else float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
+        return self.value - half, self.value + half
+
+
+class _Design:
+    """The values of all cells with their seeds, and the two variances."""
+
+    def __init__(self, values: pd.DataFrame) -> None:
+        """``values``: columns cell, seed, value; one row for each cell and seed. Without the column seed: exact."""
+        self.exact = "seed" not in values
+        self.cells = values["cell"].nunique()
+        self.by_cell = values.groupby("cell")["value"]
+        self.means = self.by_cell.mean().to_numpy()
+        self.sizes = self.by_cell.size().to_numpy()
+        self.values = values
+
+    @cached_property
+    def _within(self) -> tuple[float, int]:
+        """Variance between the seeds of a cell, over all cells, and its degrees of freedom."""
+        residuals = self.values["value"] - self.by_cell.transform("mean")
+        freedom = len(self.values) - self.cells
+        return (float((residuals**2).sum() / freedom) if freedom else np.nan), freedom
+
+    @cached_property
+    def _two_way(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, int]:
+        """Coefficients of cells and seeds, the inverse of X'X, the projection on its rows, variance and freedom."""
+        blocks, names = pd.factorize(self.values["seed"])
+        rows = np.arange(len(self.values))
+        design = np.zeros((len(rows), self.cells + len(names)))
+        design[rows, self.values["cell"]] = 1
+        design[rows, self.cells + blocks] = 1
+        inverse = np.linalg.pinv(design.T @ design)
+        coefficients = inverse @ design.T @ self.values["value"].to_numpy()
+        residuals = self.values["value"].to_numpy() - design @ coefficients
+        freedom = len(rows) - int(np.linalg.matrix_rank(design))
+        variance = float(residuals @ residuals / freedom) if freedom else np.nan
+        return coefficients, inverse, inverse @ (design.T @ design), variance, freedom
+
+    def estimate(self, weights: np.ndarray) -> Estimate:
+        """The contrast of the cells with these weights, one a cell."""
+        used = np.flatnonzero(weights)
+        value = float(weights @ self.means)
+        if self.exact:
+            return Estimate(value)
+        seeds = int(self.sizes[used].min(initial=len(self.values)))
+        if (own := self._per_seed(weights, used)) is not None and len(own) >= OWN_SEEDS:
+            return Estimate(float(own.mean()), float(own.std(ddof=1) / np.sqrt(len(own))), len(own) - 1, seeds)
+        if abs(weights.sum()) < 1e-9:
+            coefficients, inverse, projection, variance, freedom = self._two_way
+            full = np.concatenate([weights, np.zeros(len(coefficients) - len(weights))])
+            if np.allclose(projection @ full, full, atol=1e-8):  # else its cells share no seed, and are not paired
+                error = np.sqrt(variance * (full @ inverse @ full))
+                return Estimate(float(full @ coefficients), float(error), freedom, seeds)
+        variance, freedom = self._within
+        return Estimate(value, float(np.sqrt(variance * (weights**2 / self.sizes).sum())), freedom, seeds)
+
+    def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
+        """The contrast seed by seed; None where a cell has other seeds than another."""
+        table = self.values[self.values["cell"].isin(used)].pivot(index="seed", columns="cell", values="value")
+        return None if table.isna().any(axis=None) else table.to_numpy() @ weights[table.columns]
+
+
+class Quantity:
+    """A contrast of cells: a mean over some of them, and sums, differences and multiples of those."""
+
+    def __init__(self, design: _Design, weights: np.ndarray, gate: "_Gate | None") -> None:
+        self.design, self.weights, self.gate = design, weights, gate
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.design, self.weights - other.weights, self.gate)
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.design, self.weights + other.weights, self.gate)
+
+    def __mul__(self, factor: float) -> "Quantity":
+        return Quantity(self.design, self.weights * factor, self.gate)
+
+    __rmul__ = __mul__
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        return self.design.estimate(self.weights)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why the models behind it cannot decide a claim; empty where they can."""
+        return self.gate.doubt(np.flatnonzero(self.weights)) if self.gate else ""
+
+
+class _Gate:
+    """Whether the models of a cell learned: above chance and above the untrained encoder, by more than the interval."""
+
+    def __init__(self, values: pd.DataFrame, names: Sequence[str], failing: Iterable[str]) -> None:
+        """``values``: cell, seed and value, the points above the better of the two; nan without a baseline."""
+        self.values, self.names, self.failing = values, names, set(failing)
+
+    @cached_property
+    def _learned(self) -> dict[int, bool | None]:
+        known = self.values.dropna(subset="value")
+        if known.empty:
+            return {}
+        number, cells = pd.factorize(known["cell"])
+        design = _Design(known.assign(cell=number))
+        lows = [design.estimate(row).interval()[0] for row in np.eye(len(cells))]
+        return {cell: None if np.isnan(low) else bool(low > 0) for cell, low in zip(cells, lows, strict=True)}
+
+    def doubt(self, cells: np.ndarray) -> str:
+        for cell in cells:
+            if self.names[cell] in self.failing:
+                continue
+            if cell not in self._learned:
+                return "no untrained model is recorded beside these"
+            if self._learned[cell] is None:
+                return "one seed does not show whether the models learned"
+            if not self._learned[cell]:
+                return f"{self.names[cell]} did not learn"
+        return ""
+
+
+class Cells:
+    """The runs behind a table, or its printed cells, as claims see them.
+
+    Args:
+        frame: a row a run, or a printed cell.
+        value: the column that is compared.
+        by: columns that tell cells apart; those that the frame lacks are left out.
+        unit: of the value, for readers: ``"points"``, ``"bytes"``.
+        label: what all values have in common, for readers: ``"linear probe"``.
+        exact: nothing varies between seeds: printed cells, counts, closed forms.
+        accuracy: column with the models' accuracy (a fraction), which stands beside the columns ``untrained`` and
+            ``chance`` (fractions): cells whose models did not learn, or of which that is not recorded, decide nothing.
+            None: no model is trained.
+        failing: methods of which the claim says that they fail, so that they need not have learned.
+
+    Attributes:
+        index: the columns ``by``, a row a cell.
+    """
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        value: str,
+        by: Sequence[str],
+        *,
+        unit: str = "points",
+        label: str = "",
+        exact: bool = False,
+        accuracy: str | None = None,
+        failing: Iterable[str] = (),
+    ) -> None:
+        if value not in frame:
+            raise NotRun(f"no {value} is recorded")
+        frame = frame.dropna(subset=value)
+        if frame.empty:
+            raise NotRun(f"no {value} is recorded")
+        by = [name for name in by if name in frame]
+        repeats = [] if exact or "seed" not in frame else ["seed"]
+        baseline = []
+        if accuracy is not None:
+            baseline = ["_above"]
+            known = frame.reindex(columns=[accuracy, "untrained", "chance"]).astype(float)
+            beaten = known[["untrained", "chance"]].max(axis=1, skipna=False)
+            frame = frame.assign(_above=100 * (known[accuracy] - beaten))
+        rows = frame.groupby([*by, *repeats], dropna=False, sort=False)[[value, *baseline]].mean().reset_index()
+        cell = rows.groupby(by, dropna=False, sort=False).ngroup().to_numpy() if by else np.zeros(len(rows), dtype=int)
+        values = rows.assign(cell=cell).rename(columns={value: "value"})
+        self.by, self.unit, self.label = by, unit, label
+        self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
+        seeds = repeats or ([] if exact else ["_row"])
+        values = values.assign(_row=range(len(values))).rename(columns={"_row": "seed"} if "_row" in seeds else {})
+        self._design = _Design(values[["cell", *(["seed"] if seeds else []), "value"]])
+        self._gate = None
+        if accuracy is not None:
+            names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
+            above = values[["cell", "seed", "_above"]].rename(columns={"_above": "value"})
+            self._gate = _Gate(above, names.astype(str).to_list(), failing)
+        self._parts = (frame, value, accuracy, tuple(failing), exact)
+
+    def averaged(self, *columns: str) -> "Cells":
+        """Means over these columns, run by run, of the levels that all remaining cells have.
+
+        For what one run gives several times: the data sets on which its model is evaluated.
+        """
+        frame, value, accuracy, failing, exact = self._parts
+        frame = frame.merge(self.index)  # of a part only what is in it
+        rest = [name for name in self.by if name not in columns]
+        have = [set(part.itertuples(index=False, name=None)) for _, part in self._levels_by(rest, columns)]
+        common = set.intersection(*have)
+        if not common:
+            raise NotRun(f"no {', '.join(columns)} that all of them have")
+        kept = frame[[key in common for key in frame[list(columns)].itertuples(index=False, name=None)]]
+        names = {"unit": self.unit, "label": self.label}
+        return Cells(kept, value, rest, **names, exact=exact, accuracy=accuracy, failing=failing)
+
+    def _levels_by(self, rest: Sequence[str], columns: Sequence[str]) -> Iterable[tuple[Any, pd.DataFrame]]:
+        if not rest:
+            return [((), self.index[list(columns)])]
+        groups = self.index.groupby(list(rest), dropna=False, sort=False)
+        return [(key, part[list(columns)]) for key, part in groups]
+
+    def where(self, **levels: Any) -> "Cells":
+        """The cells at these levels, one value or a list each, over the same variances.
+
+        Raises:
+            NotRun: there is none.
+        """
+        mask = pd.Series(True, index=self.index.index)
+        for name, wanted in levels.items():
+            if name not in self.index:
+                raise NotRun(f"no {name} is recorded")
+            mask &= self.index[name].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
+        if not mask.any():
+            raise NotRun(f"needs {in_words(levels)}")
+        part = object.__new__(Cells)
+        part.__dict__ = self.__dict__ | {"index": self.index[mask]}
+        return part
+
+    def mean(self, **levels: Any) -> Quantity:
+        """The mean of the cells at these levels, each with the same weight."""
+        chosen = self.where(**levels).index.index if levels else self.index.index
+        weights = np.zeros(self._design.cells)
+        weights[chosen] = 1 / len(chosen)
+        return Quantity(self._design, weights, self._gate)
+
+    def levels(self, column: str) -> list:
+        """What stands in a column, in ascending order where it can be sorted."""
+        found = self.index[column].dropna().unique().tolist() if column in self.index else []
+        return sorted(found) if all(isinstance(level, int | float) for level in found) else found
+
+    def each(self, *columns: str) -> list[tuple[str, "Cells"]]:
+        """The cells by these columns (those there are), with the name of each part; all together without columns."""
+        columns = [name for name in columns if name in self.by and len(self.index[name].unique()) > 0]
+        if not columns:
+            return [("", self)]
+        parts = []
+        for key, part in self.index.groupby(columns, dropna=False, sort=False):
+            piece = object.__new__(Cells)
+            piece.__dict__ = self.__dict__ | {"index": part}
+            parts.append((", ".join(_level(name, level) for name, level in zip(columns, key, strict=True)), piece))
+        return parts
+
+
+def _level(name: str, level: Any) -> str:
+    """``"SimCLR"``, but ``"cut 3"``: a number needs its name."""
+    if isinstance(level, str):
+        return level
+    shown = f"{level:g}" if isinstance(level, int | float) else str(level)
+    return f"{name.replace('_', ' ')} {shown}"
+
+
+def in_words(levels: Mapping[str, Any]) -> str:
+    """``"method L-DAWA, alpha 0.1 or 0.6"``."""
+    parts = []
+    for name, wanted in levels.items():
+        listed = wanted if isinstance(wanted, list | tuple | set) else [wanted]
+        parts.append(f"{name.replace('_', ' ')} {' or '.join(map(str, listed))}")
+    return ", ".join(parts)

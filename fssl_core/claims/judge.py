@@ -1,0 +1,251 @@
+"""Claims judged on results: the registry of checks, and the verdicts of an artifact, a paper or all of them.
+
+A check is a rule with what it is applied to. The same rule answers for the paper, on its printed cells, and for us,
+on our runs. A verdict is about the results that it was given: at the laptop profile it speaks of a small model on
+small data, and says so. Three things are decided here and nowhere else:
+
+- A claim about training is never judged at ``smoke``: a few steps on toy data decide nothing.
+- A claim about scale, a stated number of points, is judged on the paper's data at the profiles that train the paper's
+  models (:data:`FULL_SCALE`), not on a stand-in.
+- Where a paper leaves two readings, each is judged, as if the other did not exist.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pandas as pd
+
+from fssl_core.claims.estimation import NotRun
+from fssl_core.claims.rules import Outcome, every
+from fssl_core.claims.verdict import AS_PRINTED, Verdict
+from fssl_core.errors import DataError
+from fssl_core.paths import PROFILES, records_root
+from fssl_core.reporting.reference import PAPERS, Claim, paper_claims
+from fssl_core.settings import check_choice
+
+FULL_SCALE = ("gpu", "paper")
+READINGS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
+    # paper: reading: the methods that stand for those of the claims
+    "ldawa": {
+        "the paper's rule from round 1": {"L-DAWA": "L-DAWA"},
+        "the authors' code: FedAvg for three rounds": {"L-DAWA": "L-DAWA after FedAvg"},
+    },
+    "mfcl": {
+        "views normalised together": {"MFCL(TN)": "MFCL(TN)"},
+        "views normalised apart": {"MFCL(TN)": "MFCL(TN), views apart"},
+    },
+}
+
+Rule = Callable[[Any], Outcome]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A rule, and what makes of results, or of the paper's tables, what the rule reads.
+
+    Args:
+        rule: gets what ``ours`` or ``printed`` returns, each of its values where that is a mapping, and answers.
+        ours: of the results of an artifact.
+        printed: None where the paper prints no number of it.
+        scale: whether the claim states a number of points.
+    """
+
+    rule: Rule
+    ours: Callable[[pd.DataFrame], Any] | None
+    printed: Callable[[], Any] | None
+    scale: bool
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def claim(
+    id: str,
+    *,
+    ours: Callable[[pd.DataFrame], Any] | None = lambda results: results,
+    printed: Callable[[], Any] | None = None,
+    scale: bool = False,
+) -> Callable[[Rule], Rule]:
+    """Register the decorated rule as the check of a claim; arguments as :class:`Check` has them.
+
+    Raises:
+        ValueError: the claim has a check already.
+    """
+
+    def register(rule: Rule) -> Rule:
+        if id in CHECKS:
+            raise ValueError(f"claim {id!r} has two checks: {CHECKS[id].rule} and {rule}")
+        CHECKS[id] = Check(rule, ours, printed, scale)
+        return rule
+
+    return register
+
+
+def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str = "") -> list[Verdict]:
+    """The verdicts of one claim on the results of its artifact at one profile, one a reading.
+
+    Args:
+        claim: of the paper ``key``.
+        results: as the notebook records them; without rows if there are none.
+        profile: of the results; empty if there are none.
+        data: name of the data.
+
+    Raises:
+        DataError: the results lack a column that the check reads.
+    """
+    check = _checks(key)[claim.id]
+    trained = claim.compute in ("training", "table_arithmetic")
+    of_paper = _answer(check.rule, check.printed) if check.printed else None
+    common = {
+        "id": claim.id,
+        "artifact": f"{key}/{claim.artifact}",
+        "claim": claim.claim,
+        "check": claim.check,
+        "paper_consistent": None if of_paper is None or isinstance(of_paper, str) else of_paper.answer(),
+        "evidence": "trained" if trained else "exact",
+        "profile": profile,
+        "data": data,
+    }
+    printed = None if of_paper is None or isinstance(of_paper, str) else of_paper
+    verdicts = []
+    for reading, rows in _readings(key, results) if trained else [(AS_PRINTED, results)]:
+        outcome = _why_not(check, trained, rows, profile)
+        if not outcome:
+            try:
+                outcome = _answer(check.rule, lambda rows=rows: check.ours(rows))
+            except (KeyError, pd.errors.UndefinedVariableError) as error:
+                raise DataError(
+                    f"Claim {claim.id} reads a column that the results lack ({error.args[0]}); they have "
+                    f"{', '.join(map(str, results.columns))}. Record them again by running the notebook at {profile}."
+                ) from error
+        verdicts.append(Verdict(**common, reading=reading, **_found(outcome, printed)))
+    return verdicts
+
+
+def check_claims(artifact_id: str, results: pd.DataFrame, profile: str, data: str = "") -> list[Verdict]:
+    """The verdicts on all claims of one artifact, e.g. ``"monacosfl/fig3"``, on its results."""
+    check_choice("profile", profile, PROFILES)
+    key, _, artifact = artifact_id.partition("/")
+    own = [claim for claim in paper_claims(key) if claim.artifact == artifact]
+    return [verdict for claim in own for verdict in judge(claim, key, results, profile, data)]
+
+
+def all_verdicts(
+    paper: str | None = None, profile: str | None = None, among: Sequence[str] = PROFILES
+) -> list[Verdict]:
+    """Every claim judged on the recorded results under ``figures/``.
+
+    Args:
+        paper: only this paper's claims.
+        profile: judge the results of this profile; without it each artifact's most faithful recorded one.
+        among: profiles that this one is of, from the least faithful to the most.
+    """
+    if profile is not None:
+        check_choice("profile", profile, PROFILES)
+    verdicts = []
+    for key in PAPERS if paper is None else (paper,):
+        recorded: dict[str, tuple[pd.DataFrame, str, str]] = {}  # one read per artifact
+        for claim in paper_claims(key):
+            if claim.artifact not in recorded:
+                recorded[claim.artifact] = _recorded(key, claim.artifact, among if profile is None else (profile,))
+            verdicts += judge(claim, key, *recorded[claim.artifact])
+    return verdicts
+
+
+def _checks(key: str) -> dict[str, Check]:
+    import_module(f"fssl_core.claims.{key}")  # registers them
+    return CHECKS
+
+
+def _why_not(check: Check, trained: bool, results: pd.DataFrame, profile: str) -> str:
+    if not profile:
+        return "nothing recorded"
+    if check.ours is None:
+        return "only the paper's own table can show it"
+    if trained and profile == "smoke":
+        return "needs training: laptop or above"
+    if trained and results.empty:
+        return "no results"
+    if trained and check.scale and profile not in FULL_SCALE:
+        return "a stated size is judged at full scale, on the paper's data"
+    return ""
+
+
+def _readings(key: str, results: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+    """The results as each reading has them; one alone where no second is in the results."""
+    readings = READINGS.get(key, {})
+    methods = set(results["method"]) if "method" in results else set()
+    extra = {ours for names in readings.values() for base, ours in names.items() if ours != base}
+    if not extra & methods:
+        yield AS_PRINTED, results
+        return
+    for reading, names in readings.items():
+        others = (extra | set(names)) - set(names.values())  # rows of other readings
+        rows = results[~results["method"].isin(others)]
+        yield reading, rows.replace({"method": {ours: base for base, ours in names.items()}})
+
+
+def _answer(rule: Rule, made: Callable[[], Any]) -> Outcome | str:
+    """What a rule finds, for each part of what it is applied to; or why it finds nothing."""
+    try:
+        cells = made()
+        if not isinstance(cells, Mapping):
+            return rule(cells)
+    except NotRun as lacking:
+        return str(lacking)
+    outcomes, reasons = [], []
+    for part in cells.values():
+        try:
+            outcomes.append(rule(part))
+        except NotRun as lacking:
+            reasons.append(str(lacking))
+    return every(outcomes) if outcomes else reasons[0] if reasons else "no results"
+
+
+_OURS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
+
+
+def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
+    """What a verdict says of our evidence, with the printed value of the same quantity."""
+    if isinstance(outcome, str):
+        deciding = printed.deciding() if printed else None
+        return {
+            "ours": "not run",
+            "reason": outcome,
+            "printed": deciding.estimate.value if deciding else None,
+            "unit": deciding.unit if deciding else "",
+        }
+    deciding = outcome.deciding()
+    low, high = deciding.estimate.interval()
+    beside = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
+    same = beside.get(deciding.name) or (printed.deciding() if printed else None)
+    answer = outcome.answer()
+    reason = ""
+    if answer is None:
+        reason = deciding.doubt or ("one seed, no interval" if low != low else "the interval holds both answers")
+    return {
+        "ours": _OURS[answer],
+        "seeds": deciding.estimate.seeds,
+        "quantity": deciding.name,
+        "estimate": deciding.estimate.value,
+        "low": low,
+        "high": high,
+        "unit": deciding.unit,
+        "above": deciding.low,
+        "below": deciding.high,
+        "printed": None if same is None else same.estimate.value,
+        "reason": reason,
+    }
+
+
+def _recorded(key: str, artifact: str, profiles: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
+    """Results, profile and data of the last of the profiles that has a record; empty if there is none."""
+    for candidate in reversed(profiles):
+        path = records_root() / key / f"{artifact}.{candidate}.csv"
+        if path.exists():
+            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            return pd.read_csv(path), candidate, about.get("data", "")
+    return pd.DataFrame(), "", ""

@@ -1,0 +1,366 @@
+"""Claims of L-DAWA (Ur Rehman et al., ICCV 2023): each check restates the ``check`` text in ``ldawa_claims.yaml``."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from fssl_core.claims.accuracies import table_claims
+from fssl_core.claims.estimation import Cells, NotRun, Quantity
+from fssl_core.claims.judge import claim
+from fssl_core.claims.rules import Outcome, across, ahead, best, every, fact, within
+from fssl_core.reporting.reference import paper_table
+
+BASELINES = ["FedAvg", "Loss", "FedU", "EUC"]
+VARIANTS = ["L-DAWA", "L-DAWA_FedAvg", "L-DAWA_Loss", "L-DAWA_FedU"]
+COMBINED = {"FedAvg": "L-DAWA_FedAvg", "Loss": "L-DAWA_Loss", "FedU": "L-DAWA_FedU"}
+SSL = ["SimCLR", "Barlow Twins"]
+COLUMN = ["dataset", "ssl_method", "label_fraction"]  # of Table 2
+CELL = ["method", "ssl_method", "dataset", "eval_dataset", "partition", "alpha", "local_epochs", "label_fraction"]
+
+table_claim = table_claims(CELL)
+
+
+def _lead(cells: Cells, ahead: Sequence[str], behind: Sequence[str]) -> Quantity:
+    """The best of some methods over the best of others, where all are."""
+    for method in (*ahead, *behind):
+        cells.where(method=method)
+    top, base = (
+        max((cells.mean(method=method) for method in methods), key=lambda mean: mean.estimate.value)
+        for methods in (ahead, behind)
+    )
+    return top - base
+
+
+def _leads(cells: Cells, stated: dict, ahead: Sequence[str], behind: Sequence[str], digits: int = 2) -> Outcome:
+    """The lead in each of these cells is the number that the paper states, to its last digit."""
+    half = 0.5 * 10**-digits + 1e-9
+    statements = []
+    for levels, gain in stated.items():
+        part = cells.where(**dict(levels))
+        name = f"lead, {', '.join(str(level) for _, level in levels)}"
+        statements.append(within(part, _lead(part, ahead, behind), name, gain - half, gain + half))
+    return every(statements)
+
+
+# --------------------------------------------------------------------------------------------------- table1: ablation
+
+
+@table_claim("ldawa-table1-both-beat-fedavg", "table1")
+def both_beat_fedavg(cells: Cells) -> Outcome:
+    return ahead(cells, ["M-DAWA", "L-DAWA"], "FedAvg", each=["local_epochs", "dataset"])
+
+
+@table_claim("ldawa-table1-ldawa-best-e1-e10", "table1")
+def best_by_local_epochs(cells: Cells) -> Outcome:
+    winners = {1: "L-DAWA", 5: "M-DAWA", 10: "L-DAWA"}
+    methods = ["FedAvg", "M-DAWA", "L-DAWA"]
+    return every(
+        ahead(cells.where(local_epochs=epochs), winner, [name for name in methods if name != winner], each=CELL[1:])
+        for epochs, winner in winners.items()
+    )
+
+
+def _printed_times() -> Cells:
+    cells = paper_table("ldawa", "table1")
+    return Cells(cells[cells["metric"] == "aggregation_time"], "value", ["method"], unit="s", exact=True)
+
+
+def _our_times(results: pd.DataFrame) -> Cells:
+    times = results.dropna(subset="aggregation_seconds")
+    return Cells(times.rename(columns={"repeat": "seed"}), "aggregation_seconds", ["method"], unit="s")
+
+
+@claim("ldawa-table1-time-ratios", ours=_our_times, printed=_printed_times)
+def time_ratios(cells: Cells) -> Outcome:
+    whole = cells.mean(method="M-DAWA")
+    return every(
+        within(cells, whole - bound * cells.mean(method=method), f"M-DAWA − {bound:g} {method}", **side)
+        for method, ratio in (("L-DAWA", 60), ("FedAvg", 78))
+        for bound, side in ((ratio - 1, {"low": 0.0}), (ratio + 1, {"high": 0.0}))
+    )
+
+
+# ------------------------------------------------------------------------------------------------ table2: cross-silo
+
+
+def _largest_leads(cells: Cells) -> Outcome:
+    """Of the two SSL methods the larger lead on a data set is the one stated."""
+    whole = cells.where(label_fraction=1.0)
+    statements = []
+    for dataset, gain in {"CIFAR-10": 5.21, "CIFAR-100": 6.19}.items():
+        parts = [whole.where(dataset=dataset, ssl_method=name) for name in SSL]
+        leads = [_lead(part, VARIANTS, BASELINES) for part in parts]
+        lead = max(leads, key=lambda quantity: quantity.estimate.value)
+        statements.append(within(whole, lead, f"largest lead, {dataset}", gain - 0.0051, gain + 0.0051))
+    return every(statements)
+
+
+table_claim("ldawa-table2-headline-100", "table2", scale=True)(_largest_leads)
+
+
+@table_claim("ldawa-table2-headline-semi", "table2", scale=True)
+def headline_few_labels(cells: Cells) -> Outcome:
+    stated = {("CIFAR-10", 0.01): 2.32, ("CIFAR-10", 0.1): 3.38, ("CIFAR-100", 0.01): 0.52, ("CIFAR-100", 0.1): 2.62}
+    levels = {(("dataset", name), ("label_fraction", part)): gain for (name, part), gain in stated.items()}
+    return _leads(cells.where(ssl_method="SimCLR"), levels, VARIANTS, BASELINES)
+
+
+@table_claim("ldawa-table2-all-settings", "table2")
+def all_settings(cells: Cells) -> Outcome:
+    return best(cells, "L-DAWA", BASELINES, each=COLUMN)
+
+
+@table_claim("ldawa-table2-ssl-agnostic", "table2")
+def ssl_agnostic(cells: Cells) -> Outcome:
+    means = {}
+    for name in SSL:
+        leads = [_lead(part, VARIANTS, BASELINES) for _, part in cells.where(ssl_method=name).each(*COLUMN)]
+        means[name] = sum(leads[1:], leads[0]) * (1 / len(leads))
+    one, other = means.values()
+    return every(
+        [
+            *(within(cells, mean, f"mean lead, {name}", low=0.0, strict=True) for name, mean in means.items()),
+            within(cells, one - 0.3 * other, "lead of SimCLR − 0.3 Barlow Twins", low=0.0),
+            within(cells, one - 3 * other, "lead of SimCLR − 3 Barlow Twins", high=0.0),
+        ]
+    )
+
+
+@table_claim("ldawa-table2-variant-ranking", "table2")
+def variant_ranking(cells: Cells) -> Outcome:
+    winners = {1.0: ["L-DAWA_Loss", "L-DAWA_FedU"], 0.01: ["L-DAWA_FedAvg"]}
+    return every(
+        best(
+            cells.where(label_fraction=fraction),
+            names,
+            [name for name in VARIANTS if name not in names],
+            each=COLUMN,
+        )
+        for fraction, names in winners.items()
+    )
+
+
+def _above_own_base(cells: Cells, *each: str) -> Outcome:
+    return every(ahead(cells, variant, base, each=each) for base, variant in COMBINED.items())
+
+
+@table_claim("ldawa-table2-variants-beat-own-base", "table2")
+def variants_beat_own_base(cells: Cells) -> Outcome:
+    return _above_own_base(cells, *COLUMN)
+
+
+# --------------------------------------------------------------- table3: fairness, table4: heterogeneity
+
+
+@table_claim("ldawa-table3-ldawa-wins", "table3")
+def wins_on_both_partitions(cells: Cells) -> Outcome:
+    return ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "partition", "local_epochs"])
+
+
+@table_claim("ldawa-table3-fedavg-worse-single-class", "table3", failing=["FedAvg"])
+def fedavg_worse_on_one_class(cells: Cells) -> Outcome:
+    each = ["ssl_method", "local_epochs"]
+    return ahead(cells.where(method="FedAvg"), "dirichlet:0.1", "one-class", each=each, column="partition")
+
+
+@table_claim("ldawa-table3-ldawa-same-at-e5", "table3")
+def same_at_five_epochs(cells: Cells) -> Outcome:
+    part = cells.where(method="L-DAWA", local_epochs=5)
+    return across(part, "partition", "one-class", "dirichlet:0.1", low=-2, high=2, each=["ssl_method"])
+
+
+@table_claim("ldawa-table4-ldawa-wins-all-alphas", "table4")
+def wins_at_all_alphas(cells: Cells) -> Outcome:
+    return ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "alpha"])
+
+
+@table_claim("ldawa-table4-weak-trend", "table4")
+def weak_trend(cells: Cells) -> Outcome:
+    rises = across(cells, "alpha", 0.1, 0.6, low=0.0, each=["ssl_method", "method"])
+    ours = cells.where(method="L-DAWA")
+    peak = ahead(ours, [0.2], [0.1, 0.4, 0.6], each=["ssl_method"], column="alpha")
+    return every([rises, peak])
+
+
+# ------------------------------------------------------- table5: Tiny ImageNet, table6: cross-device, table7: transfer
+
+_TINY = {(("local_epochs", epochs),): gain for epochs, gain in {1: 6.25, 5: 3.50, 10: 4.35}.items()}
+
+
+@table_claim("ldawa-table5-tiny-imagenet-gains", "table5", scale=True)
+def tiny_imagenet_gains(cells: Cells) -> Outcome:
+    part = cells.where(dataset="Tiny ImageNet", ssl_method="SimCLR")
+    return _leads(part, _TINY, ["L-DAWA"], ["FedAvg", "Loss", "FedU"])
+
+
+@table_claim("ldawa-table6-cross-device-gains", "table6", scale=True)
+def cross_device_gains(cells: Cells) -> Outcome:
+    gains = {"SimCLR": (1.26, 0.25), "Barlow Twins": (0.25, 0.85)}
+    stated = {
+        (("ssl_method", name), ("dataset", dataset)): gain
+        for name, both in gains.items()
+        for dataset, gain in zip(("CIFAR-10", "CIFAR-100"), both, strict=True)
+    }
+    return _leads(cells, stated, VARIANTS, ["FedAvg", "Loss", "FedU"])
+
+
+@table_claim("ldawa-table7-transfer-gains", "table7", scale=True)
+def transfer_gains(cells: Cells) -> Outcome:
+    """With one digit, as the claim has them."""
+    stated = {(("eval_dataset", name),): gain for name, gain in {"CIFAR-10": 4.4, "CIFAR-100": 5.7}.items()}
+    return _leads(cells.where(dataset="Tiny ImageNet"), stated, ["L-DAWA"], ["FedAvg"], digits=1)
+
+
+@table_claim("ldawa-table7-variants-boost", "table7")
+def variants_transfer_better(cells: Cells) -> Outcome:
+    return _above_own_base(cells, "dataset", "eval_dataset")
+
+
+# ------------------------------------------------------------------------------------------------------------ headline
+
+
+@table_claim("ldawa-abs-headline", "table2", "table5", scale=True)
+def headline(cells: Cells) -> Outcome:
+    return every([_largest_leads(cells.where(dataset=["CIFAR-10", "CIFAR-100"])), tiny_imagenet_gains(cells)])
+
+
+@claim("ldawa-sec32-no-metadata")
+def no_metadata(results: pd.DataFrame) -> Outcome:
+    return _largest_change(results, "metadata", 0.0)
+
+
+@claim("ldawa-eq-identical-clients")
+def identical_clients(results: pd.DataFrame) -> Outcome:
+    """With room for the rounding of a cosine in single precision."""
+    return _largest_change(results, "identical clients", 1e-5)
+
+
+def _largest_change(results: pd.DataFrame, name: str, most: float) -> Outcome:
+    rows = results[(results["property"] == name) & (results["method"] == "L-DAWA")]
+    if rows.empty:
+        raise NotRun("needs L-DAWA")
+    return fact("largest change of a parameter", rows["largest_change"].max(), high=most)
+
+
+# -------------------------------------------------------------------------- figures: one number a run, then as above
+
+
+def _runs(
+    results: pd.DataFrame, value: str, unit: str, each: Sequence[str] = ("method", "ssl_method"), **more: str
+) -> Cells:
+    """Runs of a figure, whose accuracy says whether their models learned."""
+    return Cells(results, value, list(each), unit=unit, accuracy="accuracy", **more)
+
+
+def _less(results: pd.DataFrame, ssl_method: str, value: str, unit: str) -> Outcome:
+    """L-DAWA has less of it than FedAvg."""
+    return ahead(_runs(results, value, unit).where(ssl_method=ssl_method), "FedAvg", "L-DAWA")
+
+
+@claim("ldawa-fig2-wider-basin")
+def wider_basin(results: pd.DataFrame) -> Outcome:
+    return _less(results, "SimCLR", "circle_loss_increase", "loss")
+
+
+@claim("ldawa-fig2-shorter-path-simclr")
+def shorter_path(results: pd.DataFrame) -> Outcome:
+    return _less(results, "SimCLR", "path_ratio", "path / distance")
+
+
+@claim("ldawa-fig2-less-oscillation-barlow")
+def less_oscillation(results: pd.DataFrame) -> Outcome:
+    return _less(results, "Barlow Twins", "late_turning_degrees", "degrees")
+
+
+@claim("ldawa-fig3-angle-range")
+def angle_range(results: pd.DataFrame) -> Outcome:
+    """Needs vectors that pointed away; with room for rounding."""
+    if not (results["angle_before_degrees"] > 90).any():
+        raise NotRun("needs vectors that point away")
+    return fact("largest angle after scaling", results["angle_after_degrees"].max(), high=90 + 1e-4, unit="degrees")
+
+
+STEPS = ["local SSL", "upload", "divergence", "averaging"]
+
+
+@claim("ldawa-fig1-pipeline")
+def pipeline(results: pd.DataFrame) -> Outcome:
+    rows = results.dropna(subset="step").sort_values("order")
+    if rows.empty:
+        raise NotRun("needs the steps of a round")
+    in_order = sum(one == other for one, other in zip(rows["step"], STEPS, strict=False))
+    return every(
+        [
+            fact("steps in the stated order", in_order, len(STEPS), len(STEPS)),
+            fact("steps in all", len(rows), len(STEPS), len(STEPS)),
+            fact("models kept", rows["models_kept"].max(), 1, 1),
+        ]
+    )
+
+
+@claim("ldawa-fig4-lower-divergence")
+def lower_divergence(results: pd.DataFrame) -> Outcome:
+    """For every SSL method there is. How steady a run is is a matter of the run: one number each."""
+    runs = results.dropna(subset="cosine").sort_values("round").groupby(["method", "ssl_method", "seed"], sort=False)
+    accuracy = [name for name in ("accuracy", "untrained", "chance") if name in results]
+    per_run = (
+        runs[accuracy]
+        .last()
+        .assign(level=runs["cosine"].mean(), swing=runs["cosine"].agg(lambda cosine: cosine.diff().std()))
+    )
+    per_run = per_run.reset_index()
+    each = ["ssl_method"]
+    return every(
+        [
+            ahead(_runs(per_run, "level", "mean cosine"), "L-DAWA", "FedAvg", each=each),
+            ahead(_runs(per_run, "swing", "swing of the cosine"), "FedAvg", "L-DAWA", each=each),
+        ]
+    )
+
+
+@claim("ldawa-fig5-faster-loss")
+def faster_loss(results: pd.DataFrame) -> Outcome:
+    rows = results[(results["ssl_method"] == "SimCLR") & results["round"].between(2, 10)]
+    if rows["round"].nunique() < 9:
+        raise NotRun("needs rounds 2 to 10")
+    accuracy = {name: "last" for name in ("accuracy", "untrained", "chance") if name in rows}
+    per_run = rows.groupby(["method", "seed"], sort=False).agg({"local_loss": "mean", **accuracy}).reset_index()
+    return ahead(_runs(per_run, "local_loss", "loss"), "FedAvg", ["M-DAWA", "L-DAWA"])
+
+
+@claim("ldawa-fig6-fewer-rounds")
+def fewer_rounds(results: pd.DataFrame) -> Outcome:
+    """The first round of a run with the best accuracy that the runs of both methods reach on average."""
+    parts = []
+    for name in SSL:
+        rows = results[(results["ssl_method"] == name) & results["method"].isin(["FedAvg", "L-DAWA"])]
+        curves = rows.dropna(subset="accuracy").pivot_table("accuracy", "round", ["method", "seed"])
+        if curves.empty or curves.columns.unique("method").size < 2:
+            raise NotRun(f"needs curves of both methods with {name}")
+        target = curves.T.groupby("method").mean().T.max().min()
+        reached = curves.apply(lambda curve, goal=target: curve.index[curve >= goal].min())
+        last = rows.sort_values("round").groupby(["method", "seed"])[_known(rows)].last()
+        per_run = last.assign(first=reached.fillna(curves.index.max() + 1)).reset_index()
+        parts.append(across(_runs(per_run, "first", "rounds"), "method", "L-DAWA", "FedAvg", low=0.0))
+    return every(parts)
+
+
+@claim("ldawa-fig6-late-drop-barlow")
+def late_drop(results: pd.DataFrame) -> Outcome:
+    """A run's highest accuracy would always be above its last: the round is chosen on the other seeds' mean."""
+    rows = results[(results["ssl_method"] == "Barlow Twins") & (results["method"] == "FedAvg")]
+    curves = rows.dropna(subset="accuracy").pivot_table("accuracy", "round", "seed")
+    if len(curves) < 2:
+        raise NotRun("needs a curve of FedAvg with Barlow Twins")
+    drops = {}
+    for seed in curves:
+        others = curves.drop(columns=seed).mean(axis=1) if curves.shape[1] > 1 else curves[seed]
+        drops[seed] = 100 * (curves.loc[others.idxmax(), seed] - curves[seed].iloc[-1])
+    last = rows.sort_values("round").groupby("seed")[_known(rows)].last()
+    per_run = last.assign(drop=pd.Series(drops)).reset_index().assign(method="FedAvg")
+    cells = _runs(per_run, "drop", "points")
+    return within(cells, cells.mean(), "highest less last accuracy", low=0.0, strict=True)
+
+
+def _known(rows: pd.DataFrame) -> list[str]:
+    return [name for name in ("accuracy", "untrained", "chance") if name in rows]

@@ -1,0 +1,287 @@
+"""What a claim can say of cells, as a handful of comparators, and how answers are joined.
+
+A :class:`Statement` is one quantity and the region in which the claim wants it: a difference above zero, a ratio from
+200 to 400. The answer is True where the whole interval lies inside, False where the whole interval lies outside, and
+None, undecided, else. Most claims join several: "in every column", "at least one of four variants".
+
+Joined answers keep the error of the whole at that of one interval. That *all* of k statements hold is concluded where
+each does at the usual level (an intersection-union test), that it is not so where one fails at the level for k of
+them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf, isnan
+from typing import Any
+
+from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity
+
+Answer = bool | None
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A quantity, and where the claim wants it.
+
+    Args:
+        name: of the quantity: ``"L-DAWA − FedAvg, SimCLR"``.
+        estimate: of it.
+        low, high: the region. A bound of it belongs to it unless ``strict``.
+        unit: of the quantity.
+        strict: whether the bounds are outside.
+        doubt: why it decides nothing whatever its interval; empty where it may.
+    """
+
+    name: str
+    estimate: Estimate
+    low: float = -inf
+    high: float = inf
+    unit: str = ""
+    strict: bool = False
+    doubt: str = ""
+
+    def answer(self, level: float = LEVEL) -> Answer:
+        if self.doubt:
+            return None
+        low, high = self.estimate.interval(level)
+        if isnan(low):
+            return None
+        if self.strict:
+            inside, outside = self.low < low and high < self.high, high <= self.low or low >= self.high
+        else:
+            inside, outside = self.low <= low and high <= self.high, high < self.low or low > self.high
+        return True if inside else False if outside else None
+
+    def slack(self) -> float:
+        """How far inside the region the estimate lies, in standard errors where it has one; negative outside."""
+        room = min(self.estimate.value - self.low, self.high - self.estimate.value)
+        return room / self.estimate.error if self.estimate.error > 0 else room
+
+    def leaves(self) -> list["Statement"]:
+        return [self]
+
+    def deciding(self) -> "Statement":
+        return self
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Some statements of which at least ``needed`` have to hold."""
+
+    parts: tuple["Statement | Joined", ...]
+    needed: int
+
+    def answer(self, level: float = LEVEL) -> Answer:
+        each = 1 - (1 - level) / len(self.parts)
+        to_hold = level if self.needed == len(self.parts) else each
+        to_fail = level if self.needed == 1 else each
+        if sum(part.answer(to_hold) is True for part in self.parts) >= self.needed:
+            return True
+        failed = sum(part.answer(to_fail) is False for part in self.parts)
+        return False if len(self.parts) - failed < self.needed else None
+
+    def slack(self) -> float:
+        return sorted((part.slack() for part in self.parts), reverse=True)[self.needed - 1]
+
+    def leaves(self) -> list[Statement]:
+        return [leaf for part in self.parts for leaf in part.leaves()]
+
+    def deciding(self) -> Statement:
+        """The statement on which the answer hangs: the weakest of those that must hold."""
+        answer = self.answer()
+        of_it = [part for part in self.parts if part.answer() is answer] or list(self.parts)
+        weakest_first = self.needed == len(self.parts) or answer is False
+        return sorted(of_it, key=lambda part: part.slack())[0 if weakest_first else -1].deciding()
+
+
+Outcome = Statement | Joined
+
+
+def every(parts: Iterable[Outcome]) -> Outcome:
+    """All of them hold.
+
+    Raises:
+        NotRun: there is none.
+    """
+    return share(parts, 1.0)
+
+
+def any_of(parts: Iterable[Outcome]) -> Outcome:
+    """At least one of them holds."""
+    parts = tuple(parts)
+    return parts[0] if len(parts) == 1 else Joined(parts, 1)
+
+
+def share(parts: Iterable[Outcome], least: float) -> Outcome:
+    """At least this share of them holds."""
+    parts = tuple(parts)
+    if not parts:
+        raise NotRun("nothing to compare")
+    return parts[0] if len(parts) == 1 else Joined(parts, max(1, -int(-least * len(parts) // 1)))
+
+
+# ------------------------------------------------------------------------------------------------------- comparators
+
+
+def within(
+    cells: Cells, quantity: Quantity, name: str, low: float = -inf, high: float = inf, *, strict: bool = False
+) -> Statement:
+    """A quantity lies in a region; all other comparators come down to this."""
+    name = f"{name} ({cells.label})" if cells.label else name
+    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt)
+
+
+def ahead(
+    cells: Cells,
+    winners: str | Sequence[str],
+    losers: str | Sequence[str],
+    *,
+    each: Sequence[str] = (),
+    by: float = 0.0,
+    upto: float = inf,
+    column: str = "method",
+) -> Outcome:
+    """Every winner is above every loser, by more than ``by``, at most ``upto``, in each part that has both.
+
+    Args:
+        winners, losers: levels of ``column``.
+        each: columns; the claim is about each combination of their levels.
+    """
+    statements = []
+    for where, part in cells.each(*each):
+        have = part.levels(column)
+        statements += [
+            _difference(part, {column: a}, {column: b}, where, by, upto, strict=by == 0)
+            for a in _listed(winners)
+            for b in _listed(losers)
+            if a in have and b in have
+        ]
+    if not statements:
+        raise NotRun(f"needs {_or(winners)} and {_or(losers)} side by side")
+    return every(statements)
+
+
+def best(
+    cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *, each: Sequence[str] = (), by: float = 0.0
+) -> Outcome:
+    """In each part one of the candidates is ahead of all rivals there are; a part needs both."""
+    parts = []
+    for _, part in cells.each(*each):
+        have = part.levels("method")
+        against = [rival for rival in rivals if rival in have]
+        those = [candidate for candidate in _listed(candidates) if candidate in have]
+        if those and against:
+            parts.append(any_of(ahead(part, one, against, each=each, by=by) for one in those))
+    if not parts:
+        raise NotRun(f"needs {_or(candidates)} beside {_or(rivals)}")
+    return every(parts)
+
+
+def gains_are(
+    cells: Cells,
+    winner: str,
+    loser: str,
+    stated: Mapping[Any, float],
+    margin: float,
+    *,
+    of: str,
+) -> Outcome:
+    """A winner's gain on each level of a column is the one stated, up to a margin: a claim about scale."""
+    return every(
+        _difference(
+            part := cells.where(**{of: level}),
+            {"method": winner},
+            {"method": loser},
+            str(level),
+            gain - margin,
+            gain + margin,
+        )
+        for level, gain in stated.items()
+        if level in cells.levels(of)
+    )
+
+
+def ordered(
+    cells: Cells, along: str, levels: Sequence | None = None, *, each: Sequence[str] = (), slack: float | None = None
+) -> Outcome:
+    """Values rise from level to level of a column (give ``levels`` in another order for a fall).
+
+    Args:
+        slack: by how much a step may fall; None: it has to rise.
+    """
+    steps = []
+    for where, part in cells.each(*each):
+        have = part.levels(along)
+        wanted = [level for level in (have if levels is None else levels) if level in have]
+        low = 0.0 if slack is None else -slack
+        steps += [
+            _difference(part, {along: b}, {along: a}, where, low, strict=slack is None) for a, b in pairwise(wanted)
+        ]
+    if not steps:
+        raise NotRun(f"needs two levels of {along.replace('_', ' ')}")
+    return every(steps)
+
+
+def equivalent(
+    cells: Cells, one: str, other: str, margin: float, *, each: Sequence[str] = (), column: str = "method"
+) -> Outcome:
+    """Two methods differ by at most a margin, in each part: an equivalence test, not the absence of a difference."""
+    statements = []
+    for where, part in cells.each(*each):
+        if {one, other} <= set(part.levels(column)):
+            statements.append(_difference(part, {column: one}, {column: other}, where, -margin, margin))
+    if not statements:
+        raise NotRun(f"needs {one} and {other} side by side")
+    return every(statements)
+
+
+def across(
+    cells: Cells,
+    column: str,
+    start: Any,
+    end: Any,
+    *,
+    low: float = -inf,
+    high: float = inf,
+    each: Sequence[str] = (),
+) -> Outcome:
+    """The change from one level of a column to another lies in a region, in each part that has both levels."""
+    changes = []
+    for where, part in cells.each(*each):
+        if {start, end} <= set(part.levels(column)):
+            strict = 0.0 in (low, high)
+            changes.append(_difference(part, {column: end}, {column: start}, where, low, high, strict=strict))
+    if not changes:
+        raise NotRun(f"needs {column.replace('_', ' ')} {start} and {end}")
+    return every(changes)
+
+
+def fact(
+    name: str, value: float, low: float = -inf, high: float = inf, unit: str = "", *, strict: bool = False
+) -> Statement:
+    """A number without uncertainty, a count or a closed form, lies in a region. ``low == high``: it is that number."""
+    return Statement(name, Estimate(float(value)), low, high, unit, strict)
+
+
+# ----------------------------------------------------------------------------------------------------------- helpers
+
+
+def _difference(
+    part: Cells, one: Mapping, other: Mapping, where: str, low: float, high: float = inf, *, strict: bool = False
+) -> Statement:
+    name = " − ".join(" ".join(_shown(column, level) for column, level in side.items()) for side in (one, other))
+    quantity = part.mean(**one) - part.mean(**other)
+    return within(part, quantity, f"{name}, {where}" if where else name, low, high, strict=strict)
+
+
+def _shown(column: str, level: Any) -> str:
+    return level if isinstance(level, str) else f"{column.replace('_', ' ')} {level:g}"
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _or(names: str | Sequence[str]) -> str:
+    return " or ".join(_listed(names))

@@ -1,0 +1,92 @@
+"""The two answers to a claim: whether the paper agrees with itself, and what our evidence says."""
+
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+OURS = ("reproduced", "contradicted", "inconclusive", "not run")
+EVIDENCE = ("exact", "trained")
+AS_PRINTED = "as printed"  # the reading of a claim whose words leave only one
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of one claim, in one reading of it.
+
+    Args:
+        id, artifact, claim, check: of the claim; artifact with its paper, as ``"ldawa/table1"``.
+        paper_consistent: whether the paper's printed numbers satisfy the claim; None where it prints none.
+        ours: one of :data:`OURS`.
+        evidence: ``"exact"`` (closed forms, counts, toys, untrained models) or ``"trained"``.
+        profile, data: of the results; empty where nothing is recorded.
+        seeds: the fewest behind a mean of the deciding quantity; 0 where nothing is repeated.
+        quantity, estimate, low, high, unit: the deciding quantity with its interval of 95 percent, which is the number
+            itself where evidence is exact; None without one.
+        above, below: where the claim wants the quantity.
+        printed: the same quantity, or the deciding one, on the paper's printed numbers; None where it prints none.
+        reading: how the paper is read, where its words leave two ways.
+        reason: why it is inconclusive or not run.
+    """
+
+    id: str
+    artifact: str
+    claim: str
+    check: str
+    paper_consistent: bool | None
+    ours: str
+    evidence: str
+    profile: str = ""
+    data: str = ""
+    seeds: int = 0
+    quantity: str = ""
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    above: float | None = None
+    below: float | None = None
+    printed: float | None = None
+    reading: str = AS_PRINTED
+    reason: str = ""
+
+    @property
+    def paper(self) -> str:
+        """The paper's key."""
+        return self.artifact.partition("/")[0]
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON has it: what is not finite is None."""
+        values = {"id": self.id, "paper": self.paper} | asdict(self)
+        return {
+            name: None if isinstance(value, float) and not isfinite(value) else value for name, value in values.items()
+        }
+
+
+def shown(value: float, unit: str) -> str:
+    """A number for readers: ``"+1.20 points"``, ``"11"``, ``"3.1e+08 bytes"``."""
+    if unit == "points":
+        return f"{value:+.2f} points"
+    text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
+    return f"{text} {unit}".strip()
+
+
+def in_words(verdict: Verdict) -> str:
+    """What decides a verdict: ``"L-DAWA − FedAvg: +1.20 points [+0.40, +2.00], 3 seeds"``, or why nothing does."""
+    if verdict.estimate is None:
+        return verdict.reason
+    text = f"{verdict.quantity}: {shown(verdict.estimate, verdict.unit)}"
+    low, high = verdict.low, verdict.high
+    if low is not None and high is not None and isfinite(low) and low < high:
+        form = "+.2f" if verdict.unit == "points" else ".4g"
+        text += f" [{low:{form}}, {high:{form}}]"
+    if verdict.seeds:
+        text += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
+    return f"{text}; {verdict.reason}" if verdict.reason else text
+
+
+def paper_in_words(verdict: Verdict) -> str:
+    """``"consistent: +5.21 points"``, ``"inconsistent: …"`` or ``"prints none"``."""
+    if verdict.paper_consistent is None:
+        return "prints none"
+    word = "consistent" if verdict.paper_consistent else "inconsistent"
+    return word if verdict.printed is None else f"{word}: {shown(verdict.printed, verdict.unit)}"

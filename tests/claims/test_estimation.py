@@ -1,0 +1,139 @@
+"""Estimates and intervals: coverage by simulation, closed cases, and scipy's own tests as oracle."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fssl_core.claims.estimation import Cells, NotRun
+
+
+def runs(means: dict[str, float], seeds: int, rng: np.random.Generator, noise: float = 1.0, shared: float = 3.0):
+    of_seed = shared * rng.standard_normal(seeds)
+    return pd.DataFrame(
+        {"method": name, "seed": seed, "points": mean + of_seed[seed] + noise * rng.standard_normal()}
+        for name, mean in means.items()
+        for seed in range(seeds)
+    )
+
+
+def difference(frame: pd.DataFrame, one: str = "a", other: str = "b"):
+    cells = Cells(frame, "points", ["method"])
+    return (cells.mean(method=one) - cells.mean(method=other)).estimate
+
+
+@pytest.mark.parametrize(("seeds", "methods"), [(2, 6), (3, 4), (6, 2)])
+def test_an_interval_covers_the_truth_as_often_as_it_says(seeds, methods):
+    rng, hits, trials = np.random.default_rng(seeds * methods), 0, 500
+    means = {name: 5.0 * number for number, name in enumerate("abcdef"[:methods])}
+    for _ in range(trials):
+        low, high = difference(runs(means, seeds, rng)).interval()
+        hits += low <= means["a"] - means["b"] <= high
+    # Binomial: the share of 500 trials varies by 0.0097.
+    assert hits / trials == pytest.approx(0.95, abs=4 * 0.0097)
+
+
+def test_an_interval_of_one_accuracy_covers_what_seeds_add():
+    rng, hits, trials = np.random.default_rng(7), 0, 500
+    for _ in range(trials):
+        frame = runs({"a": 40.0}, 4, rng)
+        low, high = Cells(frame, "points", ["method"]).mean().estimate.interval()
+        hits += low <= 40 <= high
+    assert hits / trials == pytest.approx(0.95, abs=4 * 0.0097)
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_two_methods_are_compared_as_by_the_paired_t_test(seeds):
+    frame = runs({"a": 1.0, "b": 0.0}, seeds, np.random.default_rng(0))
+    table = frame.pivot(index="seed", columns="method", values="points")
+    expected = stats.ttest_rel(table["a"], table["b"]).confidence_interval()
+    assert difference(frame).interval() == pytest.approx((expected.low, expected.high))
+
+
+def test_methods_without_a_common_seed_are_compared_as_by_the_t_test_of_two_samples():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"method": list("aaabbb"), "seed": range(6), "points": rng.standard_normal(6)})
+    one, other = (frame.loc[frame["method"] == name, "points"] for name in "ab")
+    expected = stats.ttest_ind(one, other).confidence_interval()
+    assert difference(frame).interval() == pytest.approx((expected.low, expected.high))
+
+
+def test_a_missing_run_leaves_the_others_paired():
+    """Least squares of the two-way model, written out."""
+    frame = runs({"a": 1.0, "b": 0.0, "c": 2.0}, 3, np.random.default_rng(2)).drop(index=4)
+    dummies = pd.get_dummies(frame[["method", "seed"]].astype(str), drop_first=True).assign(one=1.0).astype(float)
+    fit, rest, rank, _ = np.linalg.lstsq(dummies.to_numpy(), frame["points"].to_numpy())
+    found = difference(frame, "b", "a")
+    assert found.value == pytest.approx(fit[list(dummies).index("method_b")])
+    covariance = rest[0] / (len(frame) - rank) * np.linalg.inv(dummies.T @ dummies)
+    assert found.error == pytest.approx(np.sqrt(covariance[0, 0]))
+    assert found.freedom == len(frame) - rank == 3
+
+
+def test_one_seed_has_no_interval():
+    assert np.isnan(difference(runs({"a": 1.0, "b": 0.0}, 1, np.random.default_rng(3))).interval()).all()
+
+
+def test_what_is_exact_is_its_own_interval():
+    frame = pd.DataFrame({"method": ["a", "b"], "points": [3.0, 1.0]})
+    cells = Cells(frame, "points", ["method"], exact=True)
+    assert (cells.mean(method="a") - 2 * cells.mean(method="b")).estimate.interval() == (1.0, 1.0)
+
+
+def test_means_over_data_sets_are_taken_run_by_run():
+    rng = np.random.default_rng(4)
+    frame = pd.concat([runs({"a": 1.0, "b": 0.0}, 4, rng).assign(data=name) for name in ("x", "y")])
+    cells = Cells(frame, "points", ["method", "data"]).averaged("data")
+    found = (cells.mean(method="a") - cells.mean(method="b")).estimate
+    by_run = frame.groupby(["method", "seed"])["points"].mean().unstack("method")
+    expected = stats.ttest_rel(by_run["a"], by_run["b"]).confidence_interval()
+    assert found.interval() == pytest.approx((expected.low, expected.high))
+
+
+def test_a_mean_over_data_sets_is_of_those_that_all_have():
+    frame = pd.DataFrame({"method": list("aab"), "data": list("xyx"), "points": [1.0, 9.0, 3.0]})
+    cells = Cells(frame, "points", ["method", "data"], exact=True).averaged("data")
+    assert cells.mean(method="a").estimate.value == 1.0
+
+
+def learned(above: float, seeds: int = 3, **columns):
+    rng = np.random.default_rng(5)
+    return pd.DataFrame(
+        {"method": "a", "seed": seed, "accuracy": 0.5 + above + 0.01 * rng.standard_normal(), **columns}
+        for seed in range(seeds)
+    )
+
+
+@pytest.mark.parametrize(
+    ("frame", "doubt"),
+    [
+        (learned(0.2, untrained=0.5, chance=0.1), ""),
+        (learned(0.2, untrained=0.1, chance=0.5), ""),
+        (learned(0.0, untrained=0.5, chance=0.1), "a did not learn"),
+        (learned(0.0, untrained=0.1, chance=0.5), "a did not learn"),
+        (learned(0.2, untrained=0.5, chance=0.1, seeds=1), "one seed does not show whether the models learned"),
+        (learned(0.2), "no untrained model is recorded beside these"),
+        (learned(0.2, untrained=0.5), "no untrained model is recorded beside these"),
+    ],
+)
+def test_a_model_that_did_not_beat_its_untrained_self_decides_nothing(frame, doubt):
+    assert Cells(frame, "accuracy", ["method"], accuracy="accuracy").mean().doubt == doubt
+
+
+def test_a_method_of_which_the_claim_says_that_it_fails_need_not_have_learned():
+    frame = learned(0.0, untrained=0.5, chance=0.1)
+    assert Cells(frame, "accuracy", ["method"], accuracy="accuracy", failing=["a"]).mean().doubt == ""
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda cells: cells.mean(method="c"), "needs method c"),
+        (lambda cells: cells.where(cut=[1, 3]), "no cut is recorded"),
+        (lambda cells: Cells(cells.index, "points", ["method"]), "no points is recorded"),
+    ],
+)
+def test_what_was_not_run_is_named(ask, message):
+    cells = Cells(runs({"a": 0, "b": 1}, 2, np.random.default_rng(6)), "points", ["method"])
+    with pytest.raises(NotRun, match=message):
+        ask(cells)
