@@ -190,7 +190,7 @@ def gains_are(
     """A winner's gain on each level of a column is the one stated, up to a margin: a claim about scale."""
     return every(
         _difference(
-            part := cells.where(**{of: level}),
+            cells.where(**{of: level}),
             {"method": winner},
             {"method": loser},
             str(level),
