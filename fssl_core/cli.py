@@ -1,6 +1,7 @@
 """The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, README, network training."""
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -24,7 +25,7 @@ examples:
   fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
   fssl record monacosfl/fig6 --profile laptop          write the reference record of a figure, with its defaults
   fssl data cifar10 --download                         fetch a data set
-  fssl claims --paper monacosfl                        which of the paper's claims hold
+  fssl claims --paper monacosfl                        what became of the paper's claims
   fssl gallery                                         bring the README up to date with the recorded results
   fssl serve-split --clients 5 --set cut_layer=3       train over a network: the server ...
   fssl join-split tcp://127.0.0.1:5555                 ... and each of its clients, in a terminal of its own
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
     command.add_argument("--json", action="store_true", help="print every run with all that is known of it")
 
-    command = add("reproduce", _reproduce, "execute notebooks and tell which claims held and where the figures are")
+    command = add("reproduce", _reproduce, "execute notebooks and tell what became of their claims")
     add_ids(command)
     command.add_argument(
         "--profile", default="smoke", metavar="P", help="smoke (seconds; the default), laptop, gpu or paper"
@@ -114,9 +115,10 @@ def _parser() -> argparse.ArgumentParser:
         add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs and links in place")
     )
 
-    command = add("claims", _claims, "check the papers' claims on the recorded results")
+    command = add("claims", _claims, "judge the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
     command.add_argument("--profile", metavar="P", help="results of this profile; default: the most faithful recorded")
+    command.add_argument("--json", action="store_true", help="all that is known of each verdict, as JSON")
 
     add("gallery", _gallery, "write the gallery and the table of claims of README.md from the recorded results")
 
@@ -270,15 +272,20 @@ def _refresh(arguments: argparse.Namespace) -> int:
 
 
 def _claims(arguments: argparse.Namespace) -> int:
-    from fssl_core.reporting.claims import claims_table
+    from fssl_core.claims.judge import all_verdicts
+    from fssl_core.claims.verdict import AS_PRINTED, counts, in_words, paper_in_words
 
-    table = claims_table(paper=arguments.paper, profile=arguments.profile)
-    for row in table.itertuples():
-        print(f"{row.artifact}  {row.verdict}" + (f" ({row.profile})" if row.profile else ""))
-        for text in (row.claim, row.value):
+    verdicts = all_verdicts(paper=arguments.paper, profile=arguments.profile)
+    if arguments.json:
+        print(json.dumps([verdict.record() for verdict in verdicts], indent=1, ensure_ascii=False))
+        return 0
+    for verdict in verdicts:
+        scale = ", ".join(filter(None, [verdict.evidence, verdict.profile, verdict.data]))
+        print(f"{verdict.artifact}  ours: {verdict.ours} ({scale}); paper: {paper_in_words(verdict)}")
+        reading = "" if verdict.reading == AS_PRINTED else f"read as: {verdict.reading}"
+        for text in filter(None, (verdict.claim, reading, in_words(verdict))):
             print(textwrap.fill(text, _width(), initial_indent="    ", subsequent_indent="    "))
-    counts = table["verdict"].value_counts()
-    print(f"\n{len(table)} claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    print(f"\n{counts(verdicts)}")
     return 0
 
 

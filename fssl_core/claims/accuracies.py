@@ -6,8 +6,8 @@ import pandas as pd
 
 from fssl_core.claims.estimation import Cells
 from fssl_core.claims.judge import Rule, claim
-from fssl_core.reporting.cells import printed_cells
-from fssl_core.reporting.tables import as_printed
+from fssl_core.papers.names import as_printed
+from fssl_core.papers.reference import printed_cells
 
 
 def table_claims(by: Sequence[str]) -> Callable[..., Callable[[Rule], Rule]]:

@@ -22,8 +22,8 @@ from fssl_core.claims.estimation import NotRun
 from fssl_core.claims.rules import Outcome, every
 from fssl_core.claims.verdict import AS_PRINTED, Verdict
 from fssl_core.errors import DataError
+from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 from fssl_core.paths import PROFILES, records_root
-from fssl_core.reporting.reference import PAPERS, Claim, paper_claims
 from fssl_core.settings import check_choice
 
 FULL_SCALE = ("gpu", "paper")

@@ -8,7 +8,7 @@ from fssl_core.claims.accuracies import table_claims
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
 from fssl_core.claims.rules import Outcome, across, ahead, best, every, fact, within
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 
 BASELINES = ["FedAvg", "Loss", "FedU", "EUC"]
 VARIANTS = ["L-DAWA", "L-DAWA_FedAvg", "L-DAWA_Loss", "L-DAWA_FedU"]

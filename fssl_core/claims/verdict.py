@@ -1,8 +1,12 @@
 """The two answers to a claim: whether the paper agrees with itself, and what our evidence says."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
+
+import pandas as pd
 
 OURS = ("reproduced", "contradicted", "inconclusive", "not run")
 EVIDENCE = ("exact", "trained")
@@ -70,15 +74,20 @@ def shown(value: float, unit: str) -> str:
     return f"{text} {unit}".strip()
 
 
+def number_with_interval(verdict: Verdict) -> str:
+    """``"+1.20 points [+0.40, +2.00]"``; the number alone where there is no interval."""
+    text, low, high = shown(verdict.estimate, verdict.unit), verdict.low, verdict.high
+    if low is not None and high is not None and isfinite(low) and low < high:
+        form = "+.2f" if verdict.unit == "points" else ".4g"
+        text += f" [{low:{form}}, {high:{form}}]"
+    return text
+
+
 def in_words(verdict: Verdict) -> str:
     """What decides a verdict: ``"L-DAWA − FedAvg: +1.20 points [+0.40, +2.00], 3 seeds"``, or why nothing does."""
     if verdict.estimate is None:
         return verdict.reason
-    text = f"{verdict.quantity}: {shown(verdict.estimate, verdict.unit)}"
-    low, high = verdict.low, verdict.high
-    if low is not None and high is not None and isfinite(low) and low < high:
-        form = "+.2f" if verdict.unit == "points" else ".4g"
-        text += f" [{low:{form}}, {high:{form}}]"
+    text = f"{verdict.quantity}: {number_with_interval(verdict)}"
     if verdict.seeds:
         text += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
     return f"{text}; {verdict.reason}" if verdict.reason else text
@@ -90,3 +99,41 @@ def paper_in_words(verdict: Verdict) -> str:
         return "prints none"
     word = "consistent" if verdict.paper_consistent else "inconsistent"
     return word if verdict.printed is None else f"{word}: {shown(verdict.printed, verdict.unit)}"
+
+
+def counts(verdicts: Sequence[Verdict]) -> str:
+    """``"30 claims: exact 8 of 9 reproduced · trained 2 reproduced, 19 not run (digits) · paper consistent 4 of 5"``."""
+    parts = []
+    exact = [verdict.ours for verdict in verdicts if verdict.evidence == "exact"]
+    if exact:
+        parts.append(f"exact {exact.count('reproduced')} of {len(exact)} reproduced")
+    trained = [verdict for verdict in verdicts if verdict.evidence == "trained"]
+    if trained:
+        found = Counter(verdict.ours for verdict in trained)
+        data = sorted({verdict.data for verdict in trained if verdict.data and verdict.ours != "not run"})
+        words = ", ".join(f"{found[word]} {word}" for word in OURS if found[word])
+        parts.append(f"trained {words}" + (f" ({', '.join(data)})" if data else ""))
+    printed = {verdict.id: verdict.paper_consistent for verdict in verdicts if verdict.paper_consistent is not None}
+    if printed:
+        parts.append(f"paper consistent {sum(printed.values())} of {len(printed)}")
+    claims = len({verdict.id for verdict in verdicts})
+    return f"{claims} claim{'s' * (claims != 1)}" + (f": {' · '.join(parts)}" if parts else "")
+
+
+def table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """For readers, a row each: id, artifact, claim, check, reading, paper, ours, deciding, evidence, profile, data."""
+    columns = [
+        "id",
+        "artifact",
+        "claim",
+        "check",
+        "reading",
+        "paper",
+        "ours",
+        "deciding",
+        "evidence",
+        "profile",
+        "data",
+    ]
+    rows = [vars(verdict) | {"paper": paper_in_words(verdict), "deciding": in_words(verdict)} for verdict in verdicts]
+    return pd.DataFrame(rows, columns=columns)

@@ -33,7 +33,7 @@ def resource_table(printed: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         printed: the cells of both tables, with the columns table, architecture, method, metric and value, as
-            :func:`~fssl_core.reporting.reference.paper_table` gives them.
+            :func:`~fssl_core.papers.reference.paper_table` gives them.
 
     Returns:
         A row for each cell and formula, with the columns table, architecture, method, metric, formula, ours, printed,

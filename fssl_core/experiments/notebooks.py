@@ -32,7 +32,9 @@ from fssl_core.settings import check_choice, check_range
 if TYPE_CHECKING:
     import pandas as pd
 
-_CLAIMS = {"claims held": "holds", "claims failed": "fails", "claims not run": "not run"}  # column: in the record
+_CLAIMS = {
+    f"claims {word}": word for word in ("reproduced", "contradicted", "inconclusive", "not run")
+}  # column: record
 _NAME = re.compile(r"[a-z0-9_]+")
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -209,12 +211,9 @@ def execute(
             ``$DASK_SCHEDULER_ADDRESS``.
 
     Returns:
-        one row for each notebook: ``artifact``, ``status`` (``"ok"`` or ``"failed"``), ``seconds``, ``claims held``,
-        ``claims failed``, ``claims not run`` (missing where the notebook records none), ``figure`` (missing where it
-        draws none) and ``notebook``, the executed one.
-
-    Raises:
-        SettingError: unknown ID, profile or parameter, or a value of the wrong type.
+        one row for each notebook: ``artifact``, ``status`` (``"ok"`` or ``"failed"``), ``seconds``, how many claims are
+        what (``claims reproduced``, ``claims contradicted``, ``claims inconclusive``, ``claims not run``: missing where
+        the notebook records none), ``figure`` (missing where it draws none) and ``notebook``, the executed one.
     """
     import pandas as pd
 

@@ -17,15 +17,16 @@ import pandas as pd
 import torch
 
 import fssl_core
+from fssl_core.claims.judge import check_claims
+from fssl_core.claims.verdict import OURS, table
 from fssl_core.errors import SettingError
 from fssl_core.experiments.notebooks import stored_parameters
 from fssl_core.experiments.parameters import changed_parameters, take_parameters
 from fssl_core.experiments.provenance import cpu_name, git_state
 from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
+from fssl_core.papers.reference import PAPERS, Paper
 from fssl_core.paths import PROFILES, figures_root, records_root, shown_path
-from fssl_core.reporting.claims import VERDICTS, check_claims
-from fssl_core.reporting.reference import PAPERS, Paper
 from fssl_core.settings import check_choice
 
 if TYPE_CHECKING:
@@ -95,11 +96,11 @@ class Artifact:
         return " · ".join(parts)
 
     def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
-        """The artifact's claims judged on ``results``: columns id, claim, check, verdict, value, profile.
+        """The artifact's claims judged on ``results``, as :func:`fssl_core.claims.verdict.table` shows verdicts.
 
         Where parameters were changed, the profile is marked: the verdict is about another experiment than its own.
         """
-        claims = check_claims(self.id, results, self.profile)
+        claims = table(check_claims(self.id, results, self.profile))
         return claims.assign(profile=f"{self.profile}, changed") if self.changed else claims
 
     def save(
@@ -136,7 +137,7 @@ class Artifact:
             code = {"commit": commits, "modified": any(made["modified"] for _, made in stored)}
         else:
             device, seconds, code = cpu_name(), time.perf_counter() - self._created, git_state()
-        verdicts = self.check_claims(results)["verdict"].value_counts()
+        verdicts = self.check_claims(results)["ours"].value_counts()
         record = {
             "artifact": self.id,
             "profile": self.profile,
@@ -147,7 +148,7 @@ class Artifact:
             "runs": [] if runs is None else list(dict.fromkeys(runs["key"])),
             "device": device,
             "seconds": round(seconds, 1),
-            "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in VERDICTS},
+            "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in OURS},
             "versions": {
                 "python": platform.python_version(),
                 "torch": torch.__version__,

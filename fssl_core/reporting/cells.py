@@ -3,15 +3,11 @@
 For papers whose tables compare federated methods by what a probe, or fine-tuning, finds on their models.
 """
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from fssl_core.experiments.profiles_ldawa import SSL_METHODS
 from fssl_core.federation.schedule import KINDS
 from fssl_core.models.vit import VITS
-from fssl_core.reporting.reference import paper_table
-from fssl_core.settings import check_choice
 from fssl_core.training.averaging import method_name
 
 _PREFIX = "pretraining."
@@ -199,38 +195,3 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     ]
     table = pd.concat(rows, ignore_index=True).infer_objects()
     return table.astype({"accuracy": float, "K": "Int64", "clients": "Int64"}).dropna(subset="accuracy")
-
-
-# --------------------------------------------------------------------------------------------------- the papers' tables
-
-_OURS = {  # by paper: a column of its tables, and the like one of our runs' cells
-    "ldawa": {"pretrain_dataset": "dataset"},
-    "lwfedssl": {"pretrain_dataset": "dataset", "dataset": "eval_dataset"},
-    "mfcl": {"cut_layer": "cut", "batch_size_k": "K"},
-}
-
-
-def printed_cells(paper: str, table: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-    """What a paper's table prints, under the columns of our runs' cells, a row each.
-
-    Args:
-        paper: ``"ldawa"``, ``"lwfedssl"`` or ``"mfcl"``.
-        table: for example ``"table2"``.
-        metrics: those of the column metric that are wanted; None: the accuracies, whatever the paper calls them.
-
-    Returns:
-        The columns of :func:`~fssl_core.reporting.reference.paper_table`, so accuracies are in percent; methods have
-        their norm in their name, as in ``"MFCL(TN)"``. Averages over data sets are no cells of their own: left out.
-    """
-    check_choice("paper", paper, _OURS)
-    cells = paper_table(paper, table).rename(columns=_OURS[paper])
-    cells = cells[cells["metric"].isin(metrics) if metrics else cells["metric"].str.endswith("accuracy")]
-    if "eval_dataset" in cells:
-        cells = cells[cells["eval_dataset"] != "average"]
-    if "normalization" in cells:
-        cells = cells.assign(method=cells["method"] + ("(" + cells["normalization"] + ")").fillna(""))
-    if "alpha" in cells:
-        partition = cells["partition"].replace("single_class_per_client", "one-class")
-        dirichlet = "dirichlet:" + cells["alpha"].astype(str)
-        cells = cells.assign(partition=partition.mask(partition == "dirichlet", dirichlet))
-    return cells

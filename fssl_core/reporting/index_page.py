@@ -4,15 +4,14 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import pandas as pd
-
+from fssl_core.claims.verdict import Verdict, counts
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.experiments.refresh import fill, read_notebook, write_notebook
+from fssl_core.papers.reference import PAPERS
 from fssl_core.paths import project_root
 from fssl_core.reporting.course import CHAPTERS, COURSE
-from fssl_core.reporting.gallery import claims_list, kept_claims, verdict_counts
-from fssl_core.reporting.reference import PAPERS
+from fssl_core.reporting.gallery import claims_list, kept_verdicts
 
 TIMED = ("smoke", "laptop")  # profiles whose times are shown
 NOTHING = "–"
@@ -29,7 +28,7 @@ def update_index() -> None:
         raise FsslError("There is no notebooks/index.ipynb to write the course into.")
     path = notebooks.pop("index").path
     stored = read_notebook(path)
-    blocks = index_blocks(notebooks, kept_claims())
+    blocks = index_blocks(notebooks, kept_verdicts())
     sources = [cell.source for cell in stored.cells if cell.cell_type == "markdown"]
     for name in blocks:
         marked = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
@@ -39,12 +38,12 @@ def update_index() -> None:
     write_notebook(path, stored)
 
 
-def index_blocks(notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> dict[str, str]:
+def index_blocks(notebooks: Mapping[str, Notebook], verdicts: Sequence[Verdict]) -> dict[str, str]:
     """The generated parts of the index by name: ``overview``, one for each paper by its key, and ``claims``.
 
     Args:
         notebooks: by ID, all of the project's but the index.
-        claims: of :func:`~fssl_core.reporting.gallery.kept_claims`.
+        verdicts: of :func:`~fssl_core.reporting.gallery.kept_verdicts`.
 
     Raises:
         FsslError: a notebook has no place in the course, or belongs to no chapter of it.
@@ -52,8 +51,8 @@ def index_blocks(notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> dic
     for id in notebooks:
         if id not in COURSE or id.partition("/")[0] not in CHAPTERS:
             raise FsslError(f"{id} has no place in the course: give it one in fssl_core/reporting/course.py.")
-    chapters = {key: _chapter(key, notebooks, claims) for key in CHAPTERS}
-    return {"overview": _overview(notebooks), **chapters, "claims": claims_list(claims)}
+    chapters = {key: _chapter(key, notebooks, verdicts) for key in CHAPTERS}
+    return {"overview": _overview(notebooks), **chapters, "claims": claims_list(verdicts)}
 
 
 def _overview(notebooks: Mapping[str, Notebook]) -> str:
@@ -72,17 +71,18 @@ def _overview(notebooks: Mapping[str, Notebook]) -> str:
     return _table(["paper", "the idea", "essential path", *TIMED], rows) + f"\n\n{note}"
 
 
-def _chapter(key: str, notebooks: Mapping[str, Notebook], claims: pd.DataFrame) -> str:
+def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Verdict]) -> str:
     """One paper: what to know before, which notebooks to read first, and all of them in a section that opens."""
     chapter, paper = CHAPTERS[key], PAPERS[key]
     numbers = dict(zip(COURSE, itertools.count(1), strict=False))
     own = [notebooks[id] for id in COURSE if id in notebooks and id.startswith(f"{key}/")]
     rows = []
     for notebook in own:
-        counts = verdict_counts(claims[claims["artifact"] == notebook.id]) or NOTHING
+        own_verdicts = [verdict for verdict in verdicts if verdict.artifact == notebook.id]
+        found = counts(own_verdicts) if own_verdicts else NOTHING
         times = [_time(_seconds([notebook], profile)) for profile in TIMED]
         star = "★&nbsp;" if notebook.id in chapter.essential else ""
-        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, counts])
+        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, found])
     venue = "" if paper.venue in paper.citation else f", {paper.venue}"
     first = [
         f"{number}. {_link(notebooks[id])} *{COURSE[id]}*"

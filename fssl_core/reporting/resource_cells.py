@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from fssl_core.costs.layerwise import Resources, resources
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 
 UNITS = {
     "flops": ("GFLOPs", "gflops", 0),
@@ -19,7 +19,7 @@ def resources_of(row: Any, **changes: Any) -> Resources:
     """What the federation of a printed row costs a client, in closed form.
 
     Args:
-        row: of a table from :func:`~fssl_core.reporting.reference.paper_table`, with its columns as attributes.
+        row: of a table from :func:`~fssl_core.papers.reference.paper_table`, with its columns as attributes.
         changes: arguments of :func:`~fssl_core.costs.layerwise.resources` that replace the row's.
     """
     settings = {

@@ -19,7 +19,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS, schedule
 from fssl_core.models import GlobalPool, build_backbone
 from fssl_core.models.heads import MLP
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 
 BATCH, WIDTH = 5, 8  # the width of a head, of which there are three
 KERNELS = {"explicit": SDPBackend.MATH, "fused": SDPBackend.FLASH_ATTENTION}

@@ -22,7 +22,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import schedule
 from fssl_core.models import build_backbone
 from fssl_core.models.heads import MLP
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 from fssl_core.reporting.resource_cells import resources_of
 
 DIGITS = {"communication": 2, "flops": 0, "communication_ratio": 2, "flops_ratio": 2}

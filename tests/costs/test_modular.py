@@ -31,7 +31,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.ledger import Ledger
 from fssl_core.models.client_module import client_module, decoder
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 
 # ------------------------------------------------------------------------------------------------- the printed cells
 

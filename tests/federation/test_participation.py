@@ -3,7 +3,7 @@ import torch
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.participation import auto_adjust, sample_clients
-from fssl_core.reporting.reference import paper_settings
+from fssl_core.papers.reference import paper_settings
 
 
 def test_everyone_takes_part_when_the_count_is_everyone():

@@ -4,7 +4,7 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS, by_round, schedule
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 
 NAMES = {"FedSSL": "end-to-end", "LW-FedSSL": "layer-wise", "Prog-FedSSL": "progressive"}
 COLUMNS = {  # metric of the table: what the stage says

@@ -13,8 +13,8 @@ from fssl_core.models import CUTS, build_backbone, client_module, cut, decoder, 
 from fssl_core.models.heads import MLP
 from fssl_core.models.layers import BatchNorm2d, GroupNorm
 from fssl_core.models.twin_norm import TwinNorm
+from fssl_core.papers.reference import paper_table
 from fssl_core.random import generator
-from fssl_core.reporting.reference import paper_table
 
 TABLES = {"resnet18": ("table9", 2, 38_976, 77_853), "resnet50": ("table10", 4, 260_928, 521_565)}
 OPERATIONS = {

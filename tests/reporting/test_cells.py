@@ -11,7 +11,8 @@ from fssl_core.experiments import (
     run_all,
 )
 from fssl_core.federation.client_updates import FedEMA
-from fssl_core.reporting.cells import averaging_cells, layerwise_cells, modular_cells, printed_cells
+from fssl_core.papers.reference import printed_cells
+from fssl_core.reporting.cells import averaging_cells, layerwise_cells, modular_cells
 from fssl_core.reporting.tables import beside_cells
 
 ON = ["method", "ssl_method", "dataset", "partition", "label_fraction"]

@@ -1,7 +1,7 @@
 """The course as data: an order, a question for each notebook, and how to begin with each paper."""
 
+from fssl_core.papers.reference import PAPERS
 from fssl_core.reporting.course import CHAPTERS, COURSE
-from fssl_core.reporting.reference import PAPERS
 
 
 def test_every_paper_has_a_chapter_and_every_notebook_belongs_to_one():

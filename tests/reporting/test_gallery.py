@@ -10,10 +10,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
+from fssl_core.papers.reference import PAPERS, paper_claims
 from fssl_core.reporting import claims as claims_module
 from fssl_core.reporting import gallery
 from fssl_core.reporting.course import COURSE
-from fssl_core.reporting.reference import PAPERS, paper_claims
 
 ROOT = Path(__file__).parents[2]
 

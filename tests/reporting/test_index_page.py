@@ -11,11 +11,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import find_notebooks
+from fssl_core.papers.reference import PAPERS
 from fssl_core.reporting import index_page
 from fssl_core.reporting.course import CHAPTERS, COURSE
-from fssl_core.reporting.gallery import kept_claims
+from fssl_core.reporting.gallery import kept_verdicts
 from fssl_core.reporting.index_page import index_blocks, update_index
-from fssl_core.reporting.reference import PAPERS
 
 ROOT = Path(__file__).parents[2]
 NO_CLAIMS = pd.DataFrame(columns=["artifact", "claim", "verdict", "value", "profile"])
@@ -48,7 +48,7 @@ def generated():
         patch.chdir(ROOT)
         patch.delenv("FSSL_FIGURES", raising=False)
         notebooks = {notebook.id: notebook for notebook in find_notebooks() if "/" in notebook.id}
-        return index_blocks(notebooks, kept_claims())
+        return index_blocks(notebooks, kept_verdicts())
 
 
 def test_the_index_shows_the_course_and_what_is_recorded(index, generated):
@@ -96,7 +96,7 @@ def project(tmp_path, monkeypatch):
     """A project with two notebooks, one of them recorded, of the only paper."""
     chapter = CHAPTERS["monacosfl"]
     monkeypatch.setattr(index_page, "CHAPTERS", {"monacosfl": chapter})
-    monkeypatch.setattr(index_page, "kept_claims", lambda: NO_CLAIMS)
+    monkeypatch.setattr(index_page, "kept_verdicts", lambda: NO_CLAIMS)
     monkeypatch.setattr(index_page, "claims_list", lambda claims: "no claims")
     monkeypatch.delenv("FSSL_FIGURES", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 
 from fssl_core.costs.layerwise import resources
-from fssl_core.reporting.reference import paper_table
+from fssl_core.papers.reference import paper_table
 from fssl_core.reporting.resource_cells import MEMORY, beside_resources
 
 

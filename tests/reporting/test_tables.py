@@ -2,8 +2,9 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.reporting.reference import paper_table
-from fssl_core.reporting.tables import Quantity, as_printed, beside_cells, beside_paper, show
+from fssl_core.papers.names import as_printed
+from fssl_core.papers.reference import paper_table
+from fssl_core.reporting.tables import Quantity, beside_cells, beside_paper, show
 
 
 def row(quantity):

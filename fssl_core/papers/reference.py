@@ -1,6 +1,6 @@
 """The papers' own numbers, settings and claims, as the package data in ``fssl_core/reference`` state them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -111,6 +111,39 @@ def paper_value(key: str, table: str, metric: str, method: str, **where: Any) ->
     for name, value in {"metric": metric, "method": method, **where}.items():
         cells = cells[cells[name] == value]
     return float(cells["value"].item())
+
+
+_OURS = {  # by paper: a column of its tables, and the like one of our runs' cells
+    "ldawa": {"pretrain_dataset": "dataset"},
+    "lwfedssl": {"pretrain_dataset": "dataset", "dataset": "eval_dataset"},
+    "mfcl": {"cut_layer": "cut", "batch_size_k": "K"},
+}
+
+
+def printed_cells(paper: str, table: str, metrics: Sequence[str] | None = None) -> pd.DataFrame:
+    """What a paper's table prints, under the columns of our runs' cells, a row each.
+
+    Args:
+        paper: ``"ldawa"``, ``"lwfedssl"`` or ``"mfcl"``.
+        table: for example ``"table2"``.
+        metrics: those of the column metric that are wanted; None: the accuracies, whatever the paper calls them.
+
+    Returns:
+        The columns of :func:`paper_table`, so accuracies are in percent; methods have
+        their norm in their name, as in ``"MFCL(TN)"``. Averages over data sets are no cells of their own: left out.
+    """
+    check_choice("paper", paper, _OURS)
+    cells = paper_table(paper, table).rename(columns=_OURS[paper])
+    cells = cells[cells["metric"].isin(metrics) if metrics else cells["metric"].str.endswith("accuracy")]
+    if "eval_dataset" in cells:
+        cells = cells[cells["eval_dataset"] != "average"]
+    if "normalization" in cells:
+        cells = cells.assign(method=cells["method"] + ("(" + cells["normalization"] + ")").fillna(""))
+    if "alpha" in cells:
+        partition = cells["partition"].replace("single_class_per_client", "one-class")
+        dirichlet = "dirichlet:" + cells["alpha"].astype(str)
+        cells = cells.assign(partition=partition.mask(partition == "dirichlet", dirichlet))
+    return cells
 
 
 def paper_settings(key: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.reporting.reference import COMPUTE, KINDS, PAPERS, paper_claims, paper_settings, paper_table
+from fssl_core.papers.reference import COMPUTE, KINDS, PAPERS, paper_claims, paper_settings, paper_table
 
 # the artifacts that have a notebook (those beyond the papers have no claims of theirs)
 ARTIFACTS = {

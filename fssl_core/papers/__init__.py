@@ -1,0 +1,1 @@
+"""What the papers print and state, and our runs under the names that they print."""
