@@ -102,7 +102,7 @@ def paper_in_words(verdict: Verdict) -> str:
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:
-    """``"30 claims: exact 8 of 9 reproduced · trained 2 reproduced, 19 not run (digits) · paper consistent 4 of 5"``."""
+    """``"30 claims: exact 8 of 9 reproduced · trained 2 reproduced, 3 not run (digits) · paper consistent 4 of 5"``."""
     parts = []
     exact = [verdict.ours for verdict in verdicts if verdict.evidence == "exact"]
     if exact:
