@@ -210,8 +210,11 @@ def _receive_number(connection: socket.socket) -> int | None:
 # -------------------------------------------------------------------------------------------------------- the server
 
 
-def _serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
-    """Fork for every request until the lifeline on stdin is cut; returns in the forked processes only."""
+def _serve(listener: socket.socket, *environments: Mapping[str, str]) -> tuple[dict[str, Any], list[int]]:
+    """Fork for every request until the lifeline on stdin is cut; returns in the forked processes only.
+
+    A request's variables of :data:`READ_AT_START` are each as in one of the ``environments``, or none is forked.
+    """
     running: dict[int, tuple[int, socket.socket]] = {}  # a descriptor of the process -> its number, who asked for it
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
@@ -225,7 +228,7 @@ def _serve(listener: socket.socket, environment: Mapping[str, str]) -> tuple[dic
                 elif key.fileobj is listener:
                     connection, _ = listener.accept()
                     received = _receive(connection)
-                    if received is None or _read_at_start(received[0]["environment"]) != environment:
+                    if received is None or not _follows(received[0]["environment"], environments):
                         _send_number(connection, 0)
                         connection.close()
                     elif (pid := os.fork()) == 0:
@@ -275,6 +278,12 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
 
 
+def _follows(environment: Mapping[str, str], environments: Sequence[Mapping[str, str]]) -> bool:
+    """Whether a process with this environment may be forked from one that was started with these."""
+    names = {name for one in (environment, *environments) for name in _read_at_start(one)}
+    return all(environment.get(name) in [one.get(name) for one in environments] for name in names)
+
+
 def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
     """Run the module as ``python -m`` does in a process that has just started, and end as Python does.
 
@@ -311,7 +320,7 @@ def _become(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
 
 
 def _main() -> None:
-    environment = _read_at_start(os.environ)
+    environment = dict(os.environ)
     os.environ.setdefault("MPLBACKEND", _INLINE)
     # pandas asks, when it is imported, whether a kernel will show its tables: they have more columns there.
     builtins.get_ipython = lambda: SimpleNamespace(kernel=True)
@@ -329,7 +338,9 @@ def _main() -> None:
     use_forked_kernels()  # in a papermill that is forked from here
     gc.collect()
     gc.freeze()  # pages that no collection touches stay shared
-    _become(*_serve(socket.socket(fileno=int(sys.argv[1])), environment))
+    # Libraries set variables when they are imported, as scikit-learn does for OpenMP: who has imported them asks with
+    # these, and who has not without.
+    _become(*_serve(socket.socket(fileno=int(sys.argv[1])), environment, dict(os.environ)))
 
 
 if __name__ == "__main__":

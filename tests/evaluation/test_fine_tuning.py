@@ -119,6 +119,7 @@ def test_training_equals_adamw_by_hand():
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(runs, monkeypatch):
+    monkeypatch.setenv("FSSL_SAVE_EVERY", "0")  # after every epoch, however long a save takes
     settings = FineTuneSettings(**QUICK)
     table = (run(settings, progress=False).folder / "metrics.csv").read_bytes()
     summary = run(settings, progress=False).summary

@@ -87,6 +87,14 @@ def test_what_one_process_changes_another_does_not_see(warm_environment, run):
     assert one[2].split()[2] == "0"
 
 
+def test_who_has_imported_what_the_server_has_may_have_forked_processes_too(warm_environment, run):
+    """scikit-learn sets variables of OpenMP when it is imported, and the tests import it here and there."""
+    import sklearn  # noqa: F401
+
+    environment = {**os.environ, VARIABLE: warm_environment[VARIABLE]}
+    assert run("print(1)", environment)[:3] == (Forked, 0, "1\n")
+
+
 def test_with_another_environment_at_the_start_a_process_is_started_anew(warm_environment, run):
     made, _, out, _ = run("import os; print(os.environ['MKL_X'])", {**warm_environment, "MKL_X": "1"})
     assert (made, out) == (subprocess.Popen, "1\n")
