@@ -281,8 +281,9 @@ def _claims(arguments: argparse.Namespace) -> int:
         return 0
     for verdict in verdicts:
         scale = ", ".join(filter(None, [verdict.evidence, verdict.profile, verdict.data]))
-        print(f"{verdict.artifact}  ours: {verdict.ours} ({scale}); paper: {paper_in_words(verdict)}")
+        head = f"{verdict.artifact}  ours: {verdict.ours} ({scale}); paper: {paper_in_words(verdict)}"
         reading = "" if verdict.reading == AS_PRINTED else f"read as: {verdict.reading}"
+        print(textwrap.fill(head, _width(), subsequent_indent="    "))
         for text in filter(None, (verdict.claim, reading, in_words(verdict))):
             print(textwrap.fill(text, _width(), initial_indent="    ", subsequent_indent="    "))
     print(f"\n{counts(verdicts)}")

@@ -14,7 +14,6 @@ from fssl_core import cli
 from fssl_core.errors import SettingError
 from fssl_core.experiments import notebooks, recording, refresh
 from fssl_core.reporting import index_page
-from fssl_core.reporting.claims import Verdict
 
 
 @pytest.fixture
@@ -189,8 +188,18 @@ def test_claims(project, capsys):
     assert cli.main(["claims", "--paper", "monacosfl"]) == 0
     *rows, blank, total = capsys.readouterr().out.splitlines()
     heads = [row for row in rows if not row.startswith(" ")]
-    assert "monacosfl/fig3  not run" in heads
-    assert (blank, total) == ("", f"{len(heads)} claims: {len(heads)} not run")
+    assert "monacosfl/fig3  ours: not run (exact); paper: prints none" in heads
+    assert blank == ""
+    assert total.startswith(f"{len(heads)} claims: exact 0 of ")
+
+
+def test_claims_as_data(project, capsys):
+    assert cli.main(["claims", "--paper", "monacosfl", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)
+    names = {"id", "paper", "artifact", "claim", "paper_consistent", "ours", "evidence", "profile", "data", "seeds"}
+    assert names | {"estimate", "low", "high", "unit", "printed", "reading"} <= claims[0].keys()
+    assert {claim["ours"] for claim in claims} == {"not run"}
+    assert [claim["id"] for claim in claims] == [claim.id for claim in paper_claims("monacosfl")]
 
 
 def test_on_a_terminal_every_line_fits(project, monkeypatch, capsys):
@@ -198,9 +207,7 @@ def test_on_a_terminal_every_line_fits(project, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     value = "from here to there, " * 20
-    monkeypatch.setattr("fssl_core.reporting.claims.judge", lambda *_: Verdict("holds", value))
-    (project / "figures" / "monacosfl").mkdir(parents=True)
-    (project / "figures" / "monacosfl" / "fig6.laptop.csv").write_text("a\n1\n")
+    monkeypatch.setattr("fssl_core.claims.verdict.in_words", lambda _: value)
     assert cli.main(["claims", "--paper", "monacosfl"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60

@@ -36,7 +36,7 @@ folder = Path("build/figures/paper1")
 folder.mkdir(parents=True, exist_ok=True)
 workers = os.environ["FSSL_WORKERS"], os.environ["OMP_NUM_THREADS"]
 found = {"python": sys.executable, "folder": os.getcwd(), "seeds": seeds, "rate": rate, "workers": workers}
-claims = {"holds": 2, "fails": 1, "not run": 0}
+claims = {"reproduced": 2, "contradicted": 1, "inconclusive": 0, "not run": 0}
 (folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile, "claims": claims, "found": found}))
 (folder / f"fig2.{profile}.png").write_bytes(b"drawn")
 """
@@ -223,7 +223,7 @@ def test_execution(project, monkeypatch, capfd):
     monkeypatch.delenv("FSSL_WORKERS")
     stale = figures_root() / "paper1" / "fig10.laptop.json"
     stale.parent.mkdir(parents=True)
-    stale.write_text('{"claims": {"holds": 9, "fails": 9, "not run": 9}}')
+    stale.write_text('{"claims": {"reproduced": 9, "contradicted": 9, "not run": 9}}')
     monkeypatch.chdir(project / "notebooks")
 
     values = {"seeds": [5], "rate": 1e-5}
@@ -233,9 +233,9 @@ def test_execution(project, monkeypatch, capfd):
     good, bad = table.loc["paper1/fig2"], table.loc["paper1/fig10"]
     assert (good["status"], bad["status"]) == ("ok", "failed")
     assert 0 < good["seconds"] < 60
-    assert [good[f"claims {name}"] for name in ("held", "failed", "not run")] == [2, 1, 0]
+    assert [good[f"claims {name}"] for name in ("reproduced", "contradicted", "not run")] == [2, 1, 0]
     assert good["figure"] == os.path.join("build", "figures", "paper1", "fig2.laptop.png")
-    assert pd.isna(bad["claims held"])
+    assert pd.isna(bad["claims reproduced"])
     assert pd.isna(bad["figure"])
 
     record = json.loads((figures_root() / "paper1" / "fig2.laptop.json").read_text())

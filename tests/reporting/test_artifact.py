@@ -112,7 +112,7 @@ def test_subtitle_says_profile_data_and_seeds():
 
 def test_check_claims_is_that_of_the_artifact_and_profile():
     table = Artifact("monacosfl/fig2", "smoke").check_claims(RESULTS)
-    assert table["verdict"].tolist() == ["holds"]
+    assert table["ours"].tolist() == ["reproduced"]
     assert table["profile"].tolist() == ["smoke"]
     changed = Artifact("monacosfl/fig2", "smoke", {"layers": [1]}).check_claims(RESULTS)
     assert changed["profile"].tolist() == ["smoke, changed"]  # a claim judged on 200 images was once reported as `gpu`

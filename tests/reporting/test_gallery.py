@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from fssl_core.claims import judge
+from fssl_core.claims.verdict import Verdict
 from fssl_core.errors import FsslError
-from fssl_core.experiments.notebooks import Notebook, find_notebooks
+from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.papers.reference import PAPERS, paper_claims
-from fssl_core.reporting import claims as claims_module
 from fssl_core.reporting import gallery
 from fssl_core.reporting.course import COURSE
 
@@ -23,7 +24,7 @@ def committed():
     """The blocks that the project's own records give."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        yield gallery.blocks()
+        yield gallery.blocks(gallery.kept_verdicts())
 
 
 class Tags(HTMLParser):
@@ -66,7 +67,8 @@ def test_every_notebook_has_a_row_and_every_link_and_picture_is_there(committed,
 def test_every_claim_has_a_row(committed):
     tags = Tags(committed["claims"])
     assert tags.open == []
-    assert tags.count["tr"] == sum(len(paper_claims(key)) for key in PAPERS) + len(PAPERS)
+    assert tags.count["tr"] == len(gallery.kept_verdicts()) + len(PAPERS)
+    assert len({verdict.id for verdict in gallery.kept_verdicts()}) == sum(len(paper_claims(key)) for key in PAPERS)
 
 
 def test_the_blocks_hold_no_blank_line_that_would_end_the_html(committed):
@@ -86,7 +88,7 @@ def test_every_notebook_has_a_place_in_the_course(monkeypatch):
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with one notebook, which has no record yet, of the only paper."""
-    for module in (gallery, claims_module):
+    for module in (gallery, judge):
         monkeypatch.setattr(module, "PAPERS", {"monacosfl": PAPERS["monacosfl"]})
     (tmp_path / "pyproject.toml").touch()
     path = tmp_path / "notebooks" / "monacosfl" / "fig2_activations.ipynb"
@@ -132,13 +134,12 @@ def test_the_readme_follows_the_records_and_keeps_the_rest(project):
     record(project, "laptop", [0.9, 0.7, 0.6, 0.4, 0.3])
     assert gallery.update_readme()
     assert '<img src="figures/monacosfl/fig2.laptop.png" width="220" alt="Figure 2: a &lt; b">' in row(project)
-    assert "<b>ours</b> similarity 0.90 at layer 1, 0.30 at layer 17" in row(project)
-    assert row(project).endswith("<td>1 holds<br><code>laptop</code></td></tr>")
+    assert row(project).endswith("<td>1 reproduced<br><code>laptop</code></td></tr>")
 
     record(project, "gpu", [0.9, 0.4, 0.6, 0.4, 0.3])
     assert gallery.update_readme()
     assert "fig2.gpu.png" in row(project)
-    assert row(project).endswith("<td>1 fails<br><code>gpu</code></td></tr>")
+    assert row(project).endswith("<td>1 contradicted<br><code>gpu</code></td></tr>")
     assert len(list(project.glob("*README*"))) == 1
 
 
@@ -175,49 +176,33 @@ def test_without_a_readme_the_message_says_where_it_was_looked_for(project):
 # -------------------------------------------------------------------------------------------------- paper and ours
 
 
-@pytest.mark.parametrize(
-    ("value", "ours", "printed"),
-    [
-        ("gap +5.0; least 2", "gap +5.0; least 2", ""),
-        ("569.0 million; paper 590.6", "569.0 million", "paper 590.6"),
-        ("printed: +1 (a); 1 percent: b; ours: not run", "", "printed: +1 (a); 1 percent: b"),
-        ("printed: +1; ours, kNN: fails, -2; at 3", "kNN: fails, -2; at 3", "printed: +1"),
-        ("probe: fails, -2; printed: holds, +1", "probe: fails, -2", "printed: holds, +1"),
-    ],
-)
-def test_a_deciding_value_is_taken_apart(value, ours, printed):
-    assert gallery.split_value(value) == (ours, printed)
-
-
-def claim(compute, verdict, value):
-    return {"claim": f"{compute} <claim>", "compute": compute, "verdict": verdict, "value": value}
-
-
-FINDING = "Less than hoped. It falls by 5 points of <code>SSIM</code> at &alpha; = 1, see there."
+def verdict(ours, evidence, **more):
+    return Verdict(
+        "monacosfl-x", "monacosfl/fig2", "a < b", "b - a > 0", more.pop("consistent", None), ours, evidence, **more
+    )
 
 
 @pytest.mark.parametrize(
-    ("claims", "stated", "ours"),
+    ("kinds", "told"),
     [
-        ([("analytic", "holds", "3"), ("training", "fails", "4; printed: 5")], "training", "4"),
-        ([("analytic", "holds", "3"), ("training", "not run", "needs 2")], "analytic", "3"),
-        ([("analytic", "holds", "3"), ("table_arithmetic", "holds", "printed: 5; ours: not run")], "table", FINDING),
-        ([("training", "not run", "needs more")], "training", FINDING),
-        ([("training", "holds", "yes")], "training", FINDING),
+        ([("reproduced", "exact"), ("contradicted", "trained")], 1),
+        ([("reproduced", "exact"), ("inconclusive", "trained")], 0),
+        ([("not run", "trained"), ("inconclusive", "trained")], 1),
+        ([("reproduced", "trained"), ("contradicted", "trained")], 0),
     ],
 )
-def test_the_comparison_prefers_numbers_of_trained_models(project, claims, stated, ours):
-    frame = pd.DataFrame([claim(*values) for values in claims])
-    notebook = Notebook("monacosfl/fig2", project / "notebooks" / "monacosfl" / "fig2_activations.ipynb")
-    found = gallery.comparison(notebook, frame, "laptop")
-    assert found[0].startswith(stated)
-    assert "&lt;claim&gt;" in found[0]
-    assert ("<i>printed: 5</i>" in found[0]) == ("printed" in str(claims))
-    assert found[1] == ours
+def test_a_decided_claim_is_told_before_an_open_one_and_trained_evidence_before_exact(kinds, told):
+    verdicts = [verdict(*kind) for kind in kinds]
+    assert gallery.telling(verdicts) is verdicts[told]
 
 
-def test_without_claims_the_notebooks_finding_is_shown(project):
-    notebook = Notebook("monacosfl/fig2", project / "notebooks" / "monacosfl" / "fig2_activations.ipynb")
-    none = pd.DataFrame(columns=["claim", "compute", "verdict", "value"])
-    assert gallery.comparison(notebook, none, "laptop") == ("", FINDING)
-    assert gallery.comparison(notebook, none, "gpu") == ("", "")
+def test_without_claims_there_is_nothing_to_tell():
+    assert gallery.telling([]) is None
+
+
+def test_texts_of_claims_are_no_markup(project):
+    told = verdict("reproduced", "trained", consistent=True, quantity="<b>", estimate=1.0, low=0.5, high=1.5)
+    block = gallery.claims_list([told])
+    assert "a &lt; b" in block
+    assert "&lt;b&gt;: 1 [0.5, 1.5]" in block
+    assert "<td>consistent</td><td><b>reproduced</b></td>" in block
