@@ -13,6 +13,7 @@ import fssl_core
 from fssl_core import cli
 from fssl_core.errors import SettingError
 from fssl_core.experiments import notebooks, recording, refresh
+from fssl_core.papers.reference import paper_claims
 from fssl_core.reporting import index_page
 
 

@@ -1,0 +1,187 @@
+"""What a rule answers: regions, joined answers, and each comparator against a plain loop over exact numbers."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fssl_core.claims.estimation import Cells, Estimate, NotRun
+from fssl_core.claims.rules import (
+    Joined,
+    Statement,
+    across,
+    ahead,
+    any_of,
+    best,
+    equivalent,
+    every,
+    fact,
+    gains_are,
+    ordered,
+    share,
+)
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "low", "high", "strict", "answer"),
+    [
+        (2.0, 0.5, 0.0, INF, True, True),
+        (-2.0, 0.5, 0.0, INF, True, False),
+        (0.5, 0.5, 0.0, INF, True, None),
+        (0.0, 0.0, 0.0, INF, True, False),
+        (0.0, 0.0, 0.0, INF, False, True),
+        (0.0, 0.4, -1.0, 1.0, False, True),  # equal within a margin, as shown
+        (0.0, 1.0, -1.0, 1.0, False, None),  # no difference seen, and none excluded
+        (5.0, 0.0, 5.0, 5.0, False, True),
+        (1.0, float("nan"), 0.0, INF, True, None),
+    ],
+)
+def test_a_statement_holds_where_its_whole_interval_is_inside(value, error, low, high, strict, answer):
+    assert Statement("x", Estimate(value, error), low, high, strict=strict).answer() is answer
+
+
+def test_a_doubt_decides_nothing():
+    assert Statement("x", Estimate(9.0, 0.1), 0.0, doubt="a did not learn").answer() is None
+
+
+YES, NO = fact("yes", 1, low=0), fact("no", -1, low=0)
+OPEN = Statement("open", Estimate(0.0, 1.0), 0.0)
+
+
+@pytest.mark.parametrize("parts", list(product([YES, NO, OPEN], repeat=3)))
+@pytest.mark.parametrize("needed", [1, 2, 3])
+def test_joined_answers_are_those_of_every_way_the_open_ones_may_turn_out(parts, needed):
+    worlds = product(*([True, False] if part is OPEN else [part is YES] for part in parts))
+    answers = {sum(world) >= needed for world in worlds}
+    assert Joined(parts, needed).answer() is (answers.pop() if len(answers) == 1 else None)
+
+
+def test_a_share_is_rounded_up():
+    assert share([YES, YES, NO, NO], 0.5).answer() is True
+    assert share([YES, YES, NO, NO], 0.51).answer() is False
+    assert share([YES, YES, YES, NO], 0.75).answer() is True
+
+
+def test_of_nothing_nothing_is_said():
+    with pytest.raises(NotRun, match="nothing to compare"):
+        every([])
+
+
+@pytest.mark.parametrize(("join", "boundary"), [(every, False), (any_of, True)])
+def test_many_statements_are_answered_wrongly_no_more_often_than_one(join, boundary):
+    """All differences are just above zero, so each holds; or just below, so none does."""
+    rng, wrong, trials = np.random.default_rng(0), 0, 2000
+    for estimates in rng.standard_normal((trials, 8)):
+        parts = [Statement("x", Estimate(value, 1.0), 0.0, strict=True) for value in estimates]
+        wrong += join(parts).answer() is boundary
+    assert wrong / trials <= 0.025 + 3 * 0.0035  # one side of an interval of 95 percent
+
+
+def test_what_decides_is_the_weakest_of_those_that_must_hold():
+    strong, weak = (Statement(name, Estimate(value, 1.0), 0.0) for name, value in (("strong", 9), ("weak", 3)))
+    assert every([strong, weak]).deciding() is weak
+    assert any_of([strong, weak]).deciding() is strong
+    assert every([strong, NO, weak]).deciding() is NO
+    assert every([any_of([strong, weak]), OPEN]).deciding() is OPEN
+
+
+METHODS, SETS, LEVELS = ["a", "b", "c"], ["x", "y"], [1, 2, 4]
+
+
+@pytest.fixture(params=range(25))
+def table(request):
+    """Exact cells with ties, by method, set and level, some of them missing."""
+    rng = np.random.default_rng(request.param)
+    rows = [
+        {"method": method, "set": name, "level": level, "points": float(rng.integers(-1, 4))}
+        for method, name, level in product(METHODS, SETS, LEVELS)
+    ]
+    return pd.DataFrame(rows).sample(frac=1 - 0.02 * request.param, random_state=request.param)
+
+
+def looked_up(table):
+    cells = table.set_index(["method", "set", "level"])["points"].to_dict()
+    return lambda method, name, level: cells.get((method, name, level))
+
+
+def outcome(call):
+    try:
+        return call().answer()
+    except NotRun:
+        return None
+
+
+def all_of(differences, holds):
+    return all(holds(difference) for difference in differences) if differences else None
+
+
+def test_ahead(table):
+    value, cells = looked_up(table), Cells(table, "points", ["method", "set", "level"], exact=True)
+    found = [
+        value(one, *place) - value("a", *place)
+        for place in product(SETS, LEVELS)
+        for one in "bc"
+        if None not in (value(one, *place), value("a", *place))
+    ]
+    each = ["set", "level"]
+    assert outcome(lambda: ahead(cells, ["b", "c"], "a", each=each)) is all_of(found, lambda d: d > 0)
+    assert outcome(lambda: ahead(cells, ["b", "c"], "a", each=each, by=1)) is all_of(found, lambda d: d >= 1)
+    limited = outcome(lambda: ahead(cells, ["b", "c"], "a", each=each, by=-1, upto=2))
+    assert limited is all_of(found, lambda d: -1 <= d <= 2)
+
+
+def test_best(table):
+    value, cells = looked_up(table), Cells(table, "points", ["method", "set", "level"], exact=True)
+    parts = []
+    for place in product(SETS, LEVELS):
+        ours = [value(name, *place) for name in "ab" if value(name, *place) is not None]
+        rival = value("c", *place)
+        if ours and rival is not None:
+            parts.append(max(ours) > rival)
+    expected = all(parts) if parts else None
+    assert outcome(lambda: best(cells, ["a", "b"], ["c", "d"], each=["set", "level"])) is expected
+
+
+def test_ordered(table):
+    value, cells = looked_up(table), Cells(table, "points", ["method", "set", "level"], exact=True)
+    steps = []
+    for method, name in product(METHODS, SETS):
+        curve = [value(method, name, level) for level in LEVELS if value(method, name, level) is not None]
+        steps += [after - before for before, after in pairwise(curve)]
+    each = ["method", "set"]
+    assert outcome(lambda: ordered(cells, "level", each=each)) is all_of(steps, lambda step: step > 0)
+    assert outcome(lambda: ordered(cells, "level", each=each, slack=1)) is all_of(steps, lambda step: step >= -1)
+    falling = outcome(lambda: ordered(cells, "level", LEVELS[::-1], each=each))
+    assert falling is all_of(steps, lambda step: step < 0)
+
+
+def test_equivalent_and_across(table):
+    value, cells = looked_up(table), Cells(table, "points", ["method", "set", "level"], exact=True)
+    places = list(product(SETS, LEVELS))
+    pairs = [(value("a", *place), value("b", *place)) for place in places]
+    differences = [one - other for one, other in pairs if None not in (one, other)]
+    found = outcome(lambda: equivalent(cells, "a", "b", 1.0, each=["set", "level"]))
+    assert found is all_of(differences, lambda difference: abs(difference) <= 1)
+    changes = [
+        value(method, name, 4) - value(method, name, 1)
+        for method, name in product(METHODS, SETS)
+        if None not in (value(method, name, 4), value(method, name, 1))
+    ]
+    found = outcome(lambda: across(cells, "level", 1, 4, low=-1, high=2, each=["method", "set"]))
+    assert found is all_of(changes, lambda change: -1 <= change <= 2)
+
+
+def test_gains_are_those_stated():
+    table = pd.DataFrame({"method": ["a", "b"] * 2, "set": list("xxyy"), "points": [3.0, 1.0, 9.0, 4.0]})
+    cells = Cells(table, "points", ["method", "set"], exact=True)
+    assert gains_are(cells, "a", "b", {"x": 2.4, "y": 5.0}, 0.5, of="set").answer() is True
+    assert gains_are(cells, "a", "b", {"x": 2.4, "y": 5.6}, 0.5, of="set").answer() is False
+
+
+def test_quantities_have_names():
+    table = pd.DataFrame({"method": ["a", "b"], "cut": [3, 3], "points": [3.0, 1.0]})
+    cells = Cells(table, "points", ["method", "cut"], exact=True, label="linear probe")
+    assert ahead(cells, "a", "b", each=["cut"]).name == "a − b, cut 3 (linear probe)"
