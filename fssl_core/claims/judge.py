@@ -122,9 +122,8 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
                     f"{', '.join(map(str, results.columns))}. Record them again by running the notebook at {profile}."
                 ) from error
         verdicts.append(Verdict(**common, reading=reading, **_found(outcome, printed)))
-    first = replace(verdicts[0], reading=AS_PRINTED)
-    same = all(replace(verdict, reading=AS_PRINTED) == first for verdict in verdicts)  # it is about other methods
-    return [first] if same else verdicts
+    found = {(v.ours, v.quantity, v.reason, v.estimate and round(v.estimate, 9)) for v in verdicts}
+    return verdicts if len(found) > 1 else [replace(verdicts[0], reading=AS_PRINTED)]  # else it is about other methods
 
 
 def check_claims(artifact_id: str, results: pd.DataFrame, profile: str, data: str = "") -> list[Verdict]:
