@@ -60,7 +60,7 @@ def _knn(rows: pd.DataFrame, by: list[str], weak: pd.Series) -> Cells:
 @claim("mocosfl-fig1a-batch-size")
 def batch_size(results: pd.DataFrame) -> Outcome:
     rows = _panel(results, "a")
-    cells = _knn(rows, ["batch"], rows["batch"] < 128)
+    cells = _knn(rows, ["batch"], rows["batch"] == rows["batch"].min())
     batches = cells.levels("batch")
     if len(batches) < 2 or batches[-1] != 128:
         raise NotRun("needs batch 128 and a smaller one")
@@ -72,7 +72,7 @@ def batch_size(results: pd.DataFrame) -> Outcome:
 def client_count(results: pd.DataFrame) -> Outcome:
     rows = _panel(results, "b")
     rows = rows[rows["method"] == "FL-MoCoV2"]
-    cells = _knn(rows, ["images_per_client"], rows["images_per_client"] < rows["images_per_client"].max())
+    cells = _knn(rows, ["images_per_client"], rows["images_per_client"] == rows["images_per_client"].min())
     images = cells.levels("images_per_client")
     if len(images) < 2:
         raise NotRun("needs two numbers of clients")
