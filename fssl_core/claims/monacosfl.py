@@ -133,7 +133,7 @@ def depth_hurts_mocosfl(cells: Cells) -> Outcome:
             if deepest < 9:
                 raise NotRun("needs a cut of 9 or more")
             loss = _loss(part, "MocoSFL", deepest)
-            parts.append(within(part, loss, f"cut 1 − cut {deepest:g}, {where}", low=STRONG))
+            parts.append(within(part, loss, f"MocoSFL, cut 1 − cut {deepest:g}, {where}", low=STRONG))
     return every(parts)
 
 
@@ -145,7 +145,7 @@ def unreliable_beyond_7(cells: Cells) -> Outcome:
         for cut in (1, 7, 9):
             part.where(cut_layer=cut)
         shallow, deep = (part.mean(cut_layer=list(cuts)) for cuts in (range(1, 8), range(9, 18)))
-        parts.append(within(part, shallow - deep, f"mean of cuts 1 to 7 − 9 to 17, {where}", low=STRONG))
+        parts.append(within(part, shallow - deep, f"MocoSFL, mean of cuts 1 to 7 − 9 to 17, {where}", low=STRONG))
     return every(parts)
 
 
@@ -194,7 +194,9 @@ def monacosfl_holds(cells: Cells) -> Outcome:
     for _, part in cells.where(scheme="MonAcoSFL").each(*SETTING):
         cuts = part.levels("cut_layer")
         if len(cuts) >= 3 and cuts[0] == 1:
-            parts += [equivalent(part, 1, cut, STRONG, each=SETTING, column="cut_layer") for cut in cuts[1:]]
+            parts += [
+                equivalent(part, 1, cut, STRONG, each=["scheme", *SETTING], column="cut_layer") for cut in cuts[1:]
+            ]
     if not parts:
         raise NotRun("needs cut 1 and two deeper ones")
     return every(parts)

@@ -56,7 +56,7 @@ def divergences(whole: float, at_three: float, slope: float) -> list[dict]:
         for cut, mean in ((1, 1.0), (3, at_three), (5, 1.2 * at_three))
         for syncs in (1, 2, 5, 10)
     ]
-    return [cell | {"knn_accuracy": 0.5} for cell in cells]
+    return [cell | {"knn_accuracy": 0.5, "method": cell["scheme"]} for cell in cells]
 
 
 def probes(table: dict[str, list[float]], column: str, levels: list, **more) -> list[dict]:
