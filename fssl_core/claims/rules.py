@@ -214,7 +214,7 @@ def ordered(
     for where, part in cells.each(*each):
         have = part.levels(along)
         wanted = [level for level in (have if levels is None else levels) if level in have]
-        low = 0.0 if slack is None else -slack
+        low = 0.0 if slack is None else 0.0 - slack
         steps += [
             _difference(part, {along: b}, {along: a}, where, low, strict=slack is None) for a, b in pairwise(wanted)
         ]
@@ -283,5 +283,5 @@ def _listed(names: str | Sequence[str]) -> Sequence[str]:
     return [names] if isinstance(names, str) else names
 
 
-def _or(names: str | Sequence[str]) -> str:
-    return " or ".join(_listed(names))
+def _or(names: str | Sequence) -> str:
+    return " or ".join(map(str, _listed(names)))

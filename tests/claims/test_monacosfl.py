@@ -1,0 +1,276 @@
+"""MonAcoSFL's claims on made-up results that reproduce, contradict and do not decide them. It prints no table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fssl_core.claims.judge import judge
+from fssl_core.claims.verdict import Verdict
+from fssl_core.reporting.reference import paper_claims
+
+CLAIMS = {claim.id.removeprefix("monacosfl-"): claim for claim in paper_claims("monacosfl")}
+RUN = {"dataset": "cifar10", "partition": "classes:2", "sync_every": 40, "clients": 20, "architecture": "resnet18"}
+NOISE = 0.002  # of a value, relative
+
+
+def runs(cells: list[dict], noise: float = NOISE, seeds: int = 3, untrained: float = 0.1) -> pd.DataFrame:
+    """``seeds`` runs of each cell, whose numbers are means; models learned unless ``untrained`` is high."""
+    rng, rows = np.random.default_rng(0), []
+    for cell in cells:
+        for seed in range(seeds):
+            measured = [name for name in ("linear_probe_accuracy", "mse", "ssim") if name in cell]
+            drawn = {name: cell[name] * (1 + noise * rng.standard_normal()) for name in measured}
+            rows.append(cell | drawn | {"seed": seed, "untrained": untrained, "chance": 0.1})
+    return pd.DataFrame(rows)
+
+
+def verdict(id: str, results: pd.DataFrame, profile: str = "gpu") -> Verdict:
+    (only,) = judge(CLAIMS[id], "monacosfl", results, profile)
+    return only
+
+
+def by_cut(moco: dict[int, float], monaco: dict[int, float] | None = None, **more) -> list[dict]:
+    """Accuracies by cut."""
+    return [
+        RUN
+        | {"method": method, "cut_layer": cut, "linear_probe_accuracy": accuracy, "bytes_per_client_epoch": 1e6 / cut}
+        | more
+        for method, table in (("MocoSFL", moco), ("MonAcoSFL", monaco or {}))
+        for cut, accuracy in table.items()
+    ]
+
+
+def sizes(deepest: float) -> list[dict]:
+    return [cell for clients in (5, 20, 200) for cell in by_cut({1: 0.7, 9: 0.65, 17: deepest}, clients=clients)]
+
+
+def reliable(deep: float) -> list[dict]:
+    return by_cut({1: 0.7, 7: 0.68, 9: deep, 17: deep})
+
+
+def slopes(moco: float, monaco: float) -> list[dict]:
+    return by_cut(*({cut: 0.7 + slope * cut for cut in (1, 5, 9)} for slope in (moco, monaco)))
+
+
+def gaps(gap: float, cuts: list[int], architecture: str = "mobilenetv2") -> list[dict]:
+    return by_cut(dict.fromkeys(cuts, 0.3), dict.fromkeys(cuts, 0.3 + gap), architecture=architecture)
+
+
+def attacks(moco: list[float], monaco: list[float], cuts: tuple[int, ...]) -> list[dict]:
+    """Attacked models, whose SSIM falls where their error rises."""
+    cells = by_cut(dict.fromkeys(cuts, 0.6), dict.fromkeys(cuts, 0.6))
+    return [cell | {"mse": mse, "ssim": 0.9 - mse} for cell, mse in zip(cells, [*moco, *monaco], strict=True)]
+
+
+CUTS = (1, 3, 7, 9, 17)
+FLAT = [0.10, 0.10, 0.10, 0.11, 0.2]
+TRAINED = {  # claim: cells that reproduce it, cells that contradict it
+    "fig1-accuracy-gap-at-optimum": (
+        by_cut({1: 0.7, 11: 0.58}, {1: 0.7, 11: 0.65}),
+        by_cut({1: 0.7, 11: 0.58}, {1: 0.7, 11: 0.62}),
+    ),
+    "fig4-depth-hurts-mocosfl": (sizes(0.58), sizes(0.63)),
+    "fig4-unreliable-beyond-7": (reliable(0.57), reliable(0.62)),
+    "fig6-both-decline": (slopes(-0.01, -0.004), slopes(-0.01, -0.008)),
+    "fig6-gap-11-13": (gaps(0.32, [11, 13], "resnet18"), gaps(0.28, [11, 13], "resnet18")),
+    "fig6-monacosfl-holds": (by_cut({}, {1: 0.7, 9: 0.65, 17: 0.62}), by_cut({}, {1: 0.7, 9: 0.65, 17: 0.57})),
+    "abs-state-of-the-art": (
+        by_cut({1: 0.7, 11: 0.6}, {1: 0.7, 11: 0.62}),
+        by_cut({1: 0.7, 11: 0.64}, {1: 0.7, 11: 0.62}),
+    ),
+    "fig7-gap-40": (gaps(0.42, [*range(3, 17, 2)]), gaps(0.38, [*range(3, 17, 2)])),
+    "fig7-every-depth": (gaps(0.02, [1, 5, 9]), gaps(0.02, [1, 5]) + gaps(-0.02, [9])),
+    "fig8a-reconstructions": (attacks(FLAT, FLAT, CUTS), attacks(FLAT, FLAT[::-1], CUTS)),
+    "fig8b-deeper-is-more-private": (
+        attacks(FLAT, FLAT, CUTS),
+        attacks(FLAT, [0.10, 0.10, 0.15, 0.16, 0.2], CUTS),
+    ),
+    "fig8b-similar-privacy-1-13": (
+        attacks([0.1, 0.2], [0.11, 0.21], (1, 13)),
+        attacks([0.1, 0.2], [0.13, 0.26], (1, 13)),
+    ),
+    "fig8b-reversed-15-17": (
+        attacks([0.22, 0.22], [0.2, 0.2], (15, 17)),
+        attacks([0.22, 0.2], [0.2, 0.22], (15, 17)),
+    ),
+}
+
+
+@pytest.mark.parametrize("id", TRAINED)
+def test_training_reproduces_or_contradicts_a_claim(id):
+    good, bad = (verdict(id, runs(cells)) for cells in TRAINED[id])
+    assert (good.ours, bad.ours) == ("reproduced", "contradicted")
+    assert good.evidence == bad.evidence == "trained"
+    assert good.paper_consistent is None
+
+
+@pytest.mark.parametrize("id", TRAINED)
+def test_noise_one_seed_and_models_that_did_not_learn_decide_nothing(id):
+    good, bad = TRAINED[id]
+    assert verdict(id, runs(good, noise=0.25, untrained=0.0)).ours == "inconclusive"
+    assert verdict(id, runs(good, seeds=1)).ours == "inconclusive"
+    for cells in (good, bad):
+        found = verdict(id, runs(cells, untrained=0.95))
+        assert (found.ours, found.reason[-13:]) == ("inconclusive", "did not learn")
+
+
+def test_mocosfl_may_fail_at_a_deep_cut_but_not_at_cut_1():
+    frame = runs(sizes(0.58))
+    cut = frame["cut_layer"]
+    deep, shallow = (frame.assign(untrained=np.where(at, 0.95, 0.1)) for at in (cut > 1, cut == 1))
+    assert verdict("fig4-depth-hurts-mocosfl", deep).ours == "reproduced"
+    assert verdict("fig4-depth-hurts-mocosfl", shallow).ours == "inconclusive"
+
+
+@pytest.mark.parametrize("id", ["fig6-gap-11-13", "fig7-gap-40"])
+def test_a_stated_size_is_not_judged_on_a_small_model(id):
+    assert verdict(id, runs(TRAINED[id][0]), "laptop").ours == "not run"
+
+
+@pytest.mark.parametrize(
+    ("id", "cells", "needs"),
+    [
+        ("fig4-depth-hurts-mocosfl", sizes(0.5)[:6], "clients 200"),
+        ("fig4-unreliable-beyond-7", by_cut({1: 0.7, 9: 0.5}), "cut layer 7"),
+        (
+            "fig4-unreliable-beyond-7",
+            by_cut({1: 0.7, 7: 0.6, 9: 0.5}, architecture="resnet10"),
+            "architecture resnet18",
+        ),
+        ("fig1-accuracy-gap-at-optimum", slopes(-0.02, -0.01), "MocoSFL and MonAcoSFL at cuts 1, 11"),
+        ("fig6-both-decline", by_cut({1: 0.7, 9: 0.5}, {1: 0.7, 9: 0.6}), "three cuts"),
+        ("fig6-monacosfl-holds", by_cut({}, {1: 0.7, 9: 0.7}), "cut 1 and two deeper ones"),
+        ("fig7-every-depth", gaps(0.1, [1, 9]), "three cuts"),
+        ("fig7-every-depth", slopes(-0.02, -0.01), "architecture mobilenetv2"),
+    ],
+)
+def test_what_was_not_run_is_named(id, cells, needs):
+    found = verdict(id, runs(cells))
+    assert (found.ours, found.reason) == ("not run", f"needs {needs}")
+
+
+def test_iid_controls_do_not_count():
+    frame = runs([*sizes(0.58), *by_cut({1: 0.7, 17: 0.69}, partition="iid")])
+    assert verdict("fig4-depth-hurts-mocosfl", frame).ours == "reproduced"
+
+
+def test_a_split_that_saves_no_traffic_contradicts():
+    frame = runs(TRAINED["abs-state-of-the-art"][0]).assign(bytes_per_client_epoch=1e6)
+    found = verdict("abs-state-of-the-art", frame)
+    assert (found.ours, found.estimate, found.below) == ("contradicted", 1.0, 0.5)
+
+
+# ---------------------------------------------------------------------------------------------- fig9: misalignment
+
+
+def steps(jump: float, apart: float, change: float, early: float = 0.0, noise: float = 0.01) -> pd.DataFrame:
+    """30 steps with a sync at every tenth: how far MocoSFL jumps there, how far it is above MonAcoSFL, and so on."""
+    rng, rows = np.random.default_rng(0), []
+    for seed in range(3):
+        for step in range(1, 31):
+            synced = step % 10 == 0
+            for method, after, factor in (("MocoSFL", apart, jump), ("MonAcoSFL", 1.0, change)):
+                value = (after if step >= 10 else 1.0) * (1 + noise * rng.standard_normal() * (step >= 10))
+                value *= 1 + early * (method == "MocoSFL" and step < 10)
+                rows.append((method, seed, step, synced, value / factor if synced else value, value))
+    names = ["method", "seed", "step", "synced", "misalignment_before_sync", "misalignment"]
+    return pd.DataFrame(rows, columns=names).assign(setting="paper-like")
+
+
+FIG9 = {
+    "fig9-equal-before-first-sync": (steps(6, 6, 1), steps(6, 6, 1, early=0.1)),
+    "fig9-misalignment": (steps(6, 6, 1), steps(4, 6, 1)),
+    "fig9-order-of-magnitude": (steps(6, 6, 1), steps(6, 4, 1)),
+    "fig9-monacosfl-flat": (steps(6, 6, 1.05), steps(6, 6, 0.8)),
+}
+
+
+@pytest.mark.parametrize("id", FIG9)
+def test_misalignment(id):
+    good, bad = (verdict(id, frame) for frame in FIG9[id])
+    assert (good.ours, bad.ours) == ("reproduced", "contradicted")
+    assert good.seeds == 3
+
+
+@pytest.mark.parametrize(
+    ("id", "frame"),
+    [
+        ("fig9-misalignment", steps(6, 6, 1)),
+        ("fig9-order-of-magnitude", steps(6, 5.1, 1, noise=0.3)),
+        ("fig9-monacosfl-flat", steps(6, 6, 1.05)),
+    ],
+)
+def test_misalignment_of_runs_that_differ_much_decides_nothing(id, frame):
+    unlike = frame["misalignment"] * frame["synced"].map({True: 1.0, False: 0.0}) * (frame["seed"] == 1)
+    frame = frame.assign(misalignment_before_sync=frame["misalignment_before_sync"] + 2 * unlike)
+    assert verdict(id, frame).ours == "inconclusive"
+
+
+# ------------------------------------------------------------------------------------------------------ exact evidence
+
+
+def traffic(cheapest: dict[str, int], rising: str = "", falling: str = "") -> pd.DataFrame:
+    rows = []
+    for name, best in cheapest.items():
+        for index, cut in enumerate(range(1, 18, 2), 1):
+            place = cut if name == "resnet18" else index
+            activations = 100.0 - index + 5 * (name == rising and index == 4)
+            syncs = 10.0 + index - 5 * (name == falling and index == 4)
+            rows.append((name, cut, index, activations * 2**20, syncs * 2**20, 500.0 + abs(place - best)))
+    names = ["architecture", "cut_layer", "code_index", "activation_bytes", "sync_bytes", "total_bytes"]
+    setting = {"rule": "two-way", "strides": "cifar", "image_size": 224, "images": 250, "syncs": 10}
+    return pd.DataFrame(rows, columns=names).assign(**setting)
+
+
+def toy(moco: float, monaco: float, gap: float = 1e-15) -> pd.DataFrame:
+    rows = [(name, 1.0, ratio, gap) for name, ratio in (("MocoSFL", moco), ("MonAcoSFL", monaco)) for _ in range(2)]
+    return pd.DataFrame(rows, columns=["method", "distance_before", "distance_after", "ema_gap"])
+
+
+def similarities(last: float, noise: float = 0.01) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    means = dict(zip((1, 5, 9, 13, 17), (0.8, 0.7, 0.6, 0.55, last), strict=True))
+    rows = [
+        (photograph, seed, layer, mean + noise * rng.standard_normal())
+        for photograph in ("china", "flower")
+        for seed in range(10)
+        for layer, mean in means.items()
+    ]
+    return pd.DataFrame(rows, columns=["photograph", "seed", "layer", "similarity"]).assign(norm="group")
+
+
+USUAL = {"resnet18": 11, "mobilenetv2": 7}
+EXACT = {
+    "fig1-optimal-cut": (traffic(USUAL), traffic({"resnet18": 15})),
+    "fig3-resnet18-optimum": (traffic(USUAL), traffic({"resnet18": 15})),
+    "fig3-mobilenetv2-optimum": (traffic(USUAL), traffic({"mobilenetv2": 6})),
+    "fig3-activations-shrink": (traffic(USUAL), traffic(USUAL, rising="mobilenetv2")),
+    "fig3-sync-grows": (traffic(USUAL), traffic(USUAL, falling="resnet18")),
+    "fig5-sync-misaligns": (toy(1.5, 0.9), toy(1.5, 1.1)),
+    "sec42-ema-commutes-with-average": (toy(1.5, 0.9), toy(1.5, 0.9, gap=1e-3)),
+    "fig2-early-layers-look-like-input": (similarities(0.56), similarities(0.65)),
+}
+
+
+@pytest.mark.parametrize("id", EXACT)
+def test_counts_toys_and_untrained_models(id):
+    good, bad = (verdict(id, frame, "laptop") for frame in EXACT[id])
+    assert (good.ours, bad.ours) == ("reproduced", "contradicted")
+    assert good.evidence == bad.evidence == "exact"
+
+
+def test_untrained_models_that_differ_much_decide_nothing():
+    assert verdict("fig2-early-layers-look-like-input", similarities(0.56, noise=0.3), "laptop").ours == "inconclusive"
+
+
+def test_an_optimum_needs_all_cuts():
+    found = verdict("fig1-optimal-cut", traffic(USUAL).query("cut_layer != 15"), "laptop")
+    assert (found.ours, found.reason) == ("not run", "needs the nine cuts of resnet18")
+
+
+def test_the_stated_images_between_syncs():
+    assert verdict("sec51-images-between-syncs", pd.DataFrame({"seed": [0]}), "laptop").ours == "reproduced"
+
+
+def test_every_claim_is_tested_here():
+    assert set(CLAIMS) == {*TRAINED, *FIG9, *EXACT, "sec51-images-between-syncs"}
