@@ -9,8 +9,8 @@ from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import Outcome, across, ahead, any_of, equivalent, every, fact, ordered, within
 from fssl_core.federation.participation import auto_adjust
-from fssl_core.reporting.reference import paper_table
-from fssl_core.reporting.tables import MIB, as_printed
+from fssl_core.papers.names import MIB, as_printed
+from fssl_core.papers.reference import paper_table
 
 SPLIT = ["MocoSFL-1", "MocoSFL-3"]
 BY = ["method", "architecture", "dataset", "partition", "clients", "label_fraction"]

@@ -9,7 +9,7 @@ import pandas as pd
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
 from fssl_core.claims.rules import Outcome, across, ahead, any_of, equivalent, every, fact, ordered, within
-from fssl_core.reporting.tables import MIB
+from fssl_core.papers.names import MIB
 
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]

@@ -1,6 +1,8 @@
-"""The names that the papers print for our data sets, architectures and methods."""
+"""The names and the unit of memory that the papers print."""
 
 import pandas as pd
+
+MIB = 2**20  # bytes
 
 MEDICAL = ("PathMNIST", "BloodMNIST", "DermaMNIST", "OrganAMNIST", "PneumoniaMNIST")
 DATASETS = {

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
 from fssl_core.data.partitions import class_counts, heterogeneity
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import (
     CUT_LAYER,
     GREY,
@@ -33,7 +34,6 @@ from fssl_core.reporting.plots_style import (
     use_style,
     write_counts,
 )
-from fssl_core.reporting.tables import MIB
 
 SYNC = "#b8b8b8"
 ARCHITECTURES = {"resnet18": "ResNet-18", "mobilenetv2": "MobileNetV2"}

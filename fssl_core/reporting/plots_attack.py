@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from fssl_core.errors import DataError
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import (
     CUT_LAYER,
     GREY,
@@ -26,7 +27,6 @@ from fssl_core.reporting.plots_style import (
     spread_note,
     use_style,
 )
-from fssl_core.reporting.tables import MIB
 
 MEASURES = {"mse": "MSE", "psnr": "PSNR (dB)", "ssim": "SSIM"}  # pixels in [0, 1]
 MORE_PRIVATE = {"mse": "higher", "psnr": "lower", "ssim": "lower"}

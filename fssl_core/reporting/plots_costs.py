@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator
 
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import (
     CUT_LAYER,
     METHODS,
@@ -23,7 +24,6 @@ from fssl_core.reporting.plots_style import (
     spread_note,
     use_style,
 )
-from fssl_core.reporting.tables import MIB
 
 STYLES = {"FL-SSL": METHODS["FL-MoCoV2"], "MocoSFL": METHODS["MocoSFL"]}
 ABOVE = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}

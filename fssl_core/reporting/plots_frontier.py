@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_attack import pareto_front
 from fssl_core.reporting.plots_style import (
     GREY,
@@ -21,7 +22,6 @@ from fssl_core.reporting.plots_style import (
     spread_note,
     use_style,
 )
-from fssl_core.reporting.tables import MIB
 
 GIGA = 10**9
 RESOURCES = {  # column: its unit, the label of its axis

@@ -11,6 +11,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from fssl_core.costs.layerwise import GB, GFLOP
 from fssl_core.errors import SettingError
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import (
     METHODS,
     MUTED,
@@ -22,7 +23,6 @@ from fssl_core.reporting.plots_style import (
     use_style,
     write_counts,
 )
-from fssl_core.reporting.tables import MIB
 
 FROZEN = "#e4e4e4"
 DOWN, UP = "#3b6ea5", "#e0a458"  # of the two directions, which no method has

@@ -5,6 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import (
     CUT_LAYER,
     MethodStyle,
@@ -17,7 +18,6 @@ from fssl_core.reporting.plots_style import (
     spread_note,
     use_style,
 )
-from fssl_core.reporting.tables import MIB
 from fssl_core.settings import check_choice
 
 # Pale, so that the lines stand out; hatches tell the parts apart in grey print too.

@@ -11,7 +11,6 @@ from fssl_core.papers.names import as_printed
 from fssl_core.settings import check_choice
 
 NOT_RUN = "not run"
-MIB = 2**20  # bytes
 
 
 @dataclass(frozen=True)

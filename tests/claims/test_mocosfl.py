@@ -8,7 +8,7 @@ from fssl_core.claims import mocosfl
 from fssl_core.claims.judge import judge
 from fssl_core.claims.verdict import Verdict
 from fssl_core.federation.participation import AutoAdjusted
-from fssl_core.reporting.reference import paper_claims
+from fssl_core.papers.reference import paper_claims
 
 CLAIMS = {claim.id.removeprefix("mocosfl-"): claim for claim in paper_claims("mocosfl")}
 CIFAR = {"dataset": "cifar10", "architecture": "resnet18", "official_data": True}

@@ -6,7 +6,7 @@ import pytest
 
 from fssl_core.claims.judge import judge
 from fssl_core.claims.verdict import Verdict
-from fssl_core.reporting.reference import paper_claims
+from fssl_core.papers.reference import paper_claims
 
 CLAIMS = {claim.id.removeprefix("monacosfl-"): claim for claim in paper_claims("monacosfl")}
 RUN = {"dataset": "cifar10", "partition": "classes:2", "sync_every": 40, "clients": 20, "architecture": "resnet18"}

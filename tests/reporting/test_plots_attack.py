@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fssl_core.errors import DataError
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_attack import RING, accuracy_traffic_privacy, inversion_attack, pareto_front
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-from fssl_core.reporting.tables import MIB
 
 RUNS = pd.DataFrame(
     [

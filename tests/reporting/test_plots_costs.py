@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_costs import divergence_and_costs
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-from fssl_core.reporting.tables import MIB
 
 RUNS = pd.DataFrame(
     [("MocoSFL", cut, syncs, cut / syncs * factor) for cut in (1, 3) for syncs in (1, 10) for factor in (0.9, 1.1)]

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import DataError
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_frontier import RESOURCES, RING, accuracy_by_resource
 from fssl_core.reporting.plots_style import METHOD_COLOURS
-from fssl_core.reporting.tables import MIB
 
 CHOICES = {  # accuracy by probe and by fine-tuning, MiB, billions of multiply-adds, MiB
     ("FedSimCLR", ""): (0.60, 0.70, 20, 200, 30),

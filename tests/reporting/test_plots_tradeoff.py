@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 
 from fssl_core.errors import SettingError
+from fssl_core.papers.names import MIB
 from fssl_core.reporting.plots_style import METHOD_COLOURS
 from fssl_core.reporting.plots_tradeoff import CHEAPEST, PARTS, traffic_and_accuracy
-from fssl_core.reporting.tables import MIB
 
 
 def bars(panel, **parts):
