@@ -31,6 +31,7 @@ class Statement:
         unit: of the quantity.
         strict: whether the bounds are outside.
         doubt: why it decides nothing whatever its interval; empty where it may.
+        label: what all values behind it have in common, such as a protocol.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Statement:
     unit: str = ""
     strict: bool = False
     doubt: str = ""
+    label: str = ""
 
     def answer(self, level: float = LEVEL) -> Answer:
         if self.doubt:
@@ -128,8 +130,7 @@ def within(
     cells: Cells, quantity: Quantity, name: str, low: float = -inf, high: float = inf, *, strict: bool = False
 ) -> Statement:
     """A quantity lies in a region; all other comparators come down to this."""
-    name = f"{name} ({cells.label})" if cells.label else name
-    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt)
+    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt, cells.label)
 
 
 def ahead(
