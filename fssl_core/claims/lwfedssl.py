@@ -175,6 +175,15 @@ def trained(id: str, *tables: str, by: Sequence[str] = (), failing: Iterable[str
     return claim(id, ours=ours, printed=printed)
 
 
+def _complete(cells: Cells, methods: Sequence[str] = ALL_THREE, levels: str = "") -> Cells:
+    """The cells of these methods; needs all of them, and two levels of a column."""
+    for method in methods:
+        cells.where(method=method)
+    if levels and len(cells.levels(levels)) < 2:
+        raise NotRun(f"needs two levels of {levels.replace('_', ' ')}")
+    return cells.where(method=list(methods))
+
+
 def _in_order(cells: Cells, *each: str) -> Outcome:
     """Progressive above layer-wise above end-to-end."""
     return every([ahead(cells, PROGRESSIVE, LAYERWISE, each=each), ahead(cells, LAYERWISE, WHOLE, each=each)])
@@ -348,8 +357,9 @@ def memory_by_batch(results: pd.DataFrame) -> Outcome:
 
 @claim("lwfedssl-fig6-divergence")
 def lower_divergence(results: pd.DataFrame) -> Outcome:
-    rows = results.replace({"method": ROLES})
-    return ahead(Cells(rows, "distance", ["method"], unit="L2", accuracy="accuracy"), WHOLE, STAGED)
+    """One number a run: the mean over its rounds."""
+    cells = Cells(results.replace({"method": ROLES}), "distance", ["method"], unit="L2", accuracy="accuracy")
+    return ahead(_complete(cells), WHOLE, STAGED)
 
 
 @claim("lwfedssl-fig7-medmnist-samples")
@@ -427,18 +437,18 @@ def medical_resources(costs: Costs) -> Outcome:
 
 @trained("lwfedssl-table2-lw-comparable", "table2", by=["ssl_method"])
 def layerwise_comparable(runs: Runs) -> Outcome:
-    return every(
-        equivalent(runs.mean().where(ssl_method=name), LAYERWISE, WHOLE, 3, each=["ssl_method"]) for name in SSL
-    )
+    cells = runs.mean()
+    return every(equivalent(cells.where(ssl_method=name), LAYERWISE, WHOLE, 3, each=["ssl_method"]) for name in SSL)
 
 
 @trained("lwfedssl-table2-prog-better", "table2", by=["ssl_method"])
 def progressive_better(runs: Runs) -> Outcome:
-    parts, datasets = [], runs.rows["eval_dataset"].unique()
+    means, datasets = runs.mean(), [runs.on(name) for name in runs.rows["eval_dataset"].unique()]
+    parts = []
     for name in SSL:
-        parts.append(ahead(runs.mean().where(ssl_method=name), PROGRESSIVE, WHOLE, each=["ssl_method"]))
+        parts.append(ahead(means.where(ssl_method=name), PROGRESSIVE, WHOLE, each=["ssl_method"]))
         if len(datasets) > 1:
-            cells = [runs.on(dataset).where(ssl_method=name) for dataset in datasets]
+            cells = [part.where(ssl_method=name) for part in datasets]
             wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
             parts.append(share(wins, 0.75))
     return every(parts)
@@ -459,9 +469,10 @@ def pretraining_helps(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table2-centralized-upper", "table2", by=["ssl_method"])
 def centralised_upper(runs: Runs) -> Outcome:
-    parts = []
+    means, parts = runs.mean(), []
     for name in SSL:
-        cells = runs.mean().where(ssl_method=name)
+        cells = means.where(ssl_method=name)
+        _complete(cells, [CENTRAL, *ALL_THREE])
         rivals = [method for method in cells.levels("method") if method != CENTRAL]
         parts.append(ahead(cells, CENTRAL, rivals, each=["ssl_method"]))
         if runs.size:
@@ -479,7 +490,7 @@ def depth_tradeoff(runs: Runs) -> Outcome:
     rising = [(metric, method) for method in STAGED for metric in ("flops", "communication")]
     return every(
         [
-            ordered(runs.mean().where(method=STAGED), "layers_per_stage", each=["method"]),
+            ordered(_complete(runs.mean(), STAGED), "layers_per_stage", each=["method"]),
             *(runs.costs.rise(metric, method, levels) for metric, method in [*rising, ("peak_memory", LAYERWISE)]),
             fact(f"memory, {PROGRESSIVE}: last / first", ends[1] / ends[0], 1 - SAME, 1 + SAME),
         ]
@@ -521,7 +532,7 @@ def _with_add_on(costs: Costs, metric: str, method: str, add_on: str) -> tuple[s
 @trained("lwfedssl-table6-depth-dropout", "table6", by=["add_on"])
 def depth_dropout(runs: Runs) -> Outcome:
     cells = runs.mean(add_on=["none", "depth dropout"], method=STAGED)
-    same = equivalent(cells, "depth dropout", "none", 0.6, each=["method"], column="add_on")
+    same = equivalent(_complete(cells, STAGED), "depth dropout", "none", 0.6, each=["method"], column="add_on")
     lower = [("flops", LAYERWISE), *((metric, PROGRESSIVE) for metric in _NAMES)]
     ratios = [_with_add_on(runs.costs, *pair, "depth dropout") for pair in lower]
     return every([same, *(fact(*ratio, high=1, strict=True) for ratio in ratios)])
@@ -548,17 +559,18 @@ def alignment(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table7-partial-participation", "table7", by=["participating"])
 def partial_participation(runs: Runs) -> Outcome:
-    return ahead(runs.mean(), STAGED, WHOLE, each=["participating"], by=10.0 if runs.size else 0.0)
+    cells = _complete(runs.mean(), levels="participating")
+    return ahead(cells, STAGED, WHOLE, each=["participating"], by=10.0 if runs.size else 0.0)
 
 
 @trained("lwfedssl-table8-client-dropout", "table8", by=["dropout_probability"])
 def client_dropout(runs: Runs) -> Outcome:
-    return _in_order(runs.mean(), "dropout_probability")
+    return _in_order(_complete(runs.mean(), levels="dropout_probability"), "dropout_probability")
 
 
 @trained("lwfedssl-table7-8-robust", "table7", "table8", by=["participation"])
 def robust_to_participation(runs: Runs) -> Outcome:
-    cells = runs.mean().where(method=ALL_THREE)
+    cells = _complete(runs.mean())
     if len(cells.levels("participation")) < 4:
         raise NotRun("needs two numbers of participants and two probabilities of dropout")
     return _steady(cells, "participation", 1.0)
@@ -579,7 +591,7 @@ def medical(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table11-input-size", "table11", by=["image_size"])
 def input_size(runs: Runs) -> Outcome:
-    parts = [ahead(runs.mean(), PROGRESSIVE, [LAYERWISE, WHOLE], each=["image_size"])]
+    parts = [ahead(_complete(runs.mean(), levels="image_size"), PROGRESSIVE, [LAYERWISE, WHOLE], each=["image_size"])]
     for metric in ("flops", "communication"):
         ratios = [runs.costs.ratio(metric, LAYERWISE, FULL, image_size=size) for size in (64, 128, 224)]
         parts.append(fact(f"{_NAMES[metric]} ratio, range over sizes", max(ratios) - min(ratios), high=0.01))
@@ -588,11 +600,11 @@ def input_size(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table12-batch-size", "table12", by=["batch_size"])
 def batch_size(runs: Runs) -> Outcome:
-    cells = runs.mean().where(method=ALL_THREE)
+    cells = _complete(runs.mean())
     return every([_in_order(cells, "batch_size"), _steady(cells, "batch_size", 1.6)])
 
 
 @trained("lwfedssl-table13-heterogeneity", "table13", by=["beta"])
 def heterogeneity(runs: Runs) -> Outcome:
-    cells = runs.mean().where(method=ALL_THREE)
+    cells = _complete(runs.mean())
     return every([_in_order(cells, "beta"), _steady(cells, "beta", 1.4)])

@@ -93,6 +93,8 @@ class Joined:
         """The statement on which the answer hangs: the weakest of those that must hold."""
         answer = self.answer()
         of_it = [part for part in self.parts if part.answer() is answer] or list(self.parts)
+        if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
+            of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
         return sorted(of_it, key=lambda part: part.slack())[0 if weakest_first else -1].deciding()
 
