@@ -8,7 +8,7 @@ end-to-end training by the same one. What training costs is counted at the paper
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import pandas as pd
 
@@ -62,12 +62,6 @@ class Costs:
         room = 0.005 + 1e-9
         room += ratio * sum(half / self.of(metric, method, **settings) for method in (one, other))
         return fact(f"{_NAMES[metric]}, {one} / {other}", ratio, stated - room, stated + room)
-
-    def rise(self, metric: str, method: str, levels: Sequence[dict]) -> Statement:
-        """A cost rises from each level of the settings to the next."""
-        values = [self.of(metric, method, **level) for level in levels]
-        smallest = min(b / a for a, b in pairwise(values))
-        return fact(f"{_NAMES[metric]}, {method}: smallest step, ratio", smallest, low=1, strict=True)
 
 
 _NAMES = {"flops": "GFLOPs", "communication": "traffic", "peak_memory": "memory"}
@@ -295,43 +289,35 @@ def _managed(stage: Stage) -> dict[str, range]:
 # ------------------------------------------------------------------------------- figures 5 and 8: resources by stage
 
 
-def _staircase(results: pd.DataFrame, column: str, name: str, *, strict: bool) -> tuple[list[Outcome], pd.DataFrame]:
-    """End-to-end constant, progressive rising to it; and the values by stage of the two staged trainings."""
-    full = results.loc[results["method"] == FULL, column].dropna()
-    table = results.pivot_table(column, "stage", "method").reindex(columns=STAGED).dropna()
-    if full.empty or len(table) < 2:
-        raise NotRun("needs the stages of the three schemes")
-    return [
-        fact(f"{name}, end-to-end: most / least", full.max() / full.min(), high=1 + SAME),
-        fact(f"{name}, {PROGRESSIVE}: smallest step", table[PROGRESSIVE].diff().min(), low=0, strict=strict),
-        fact(
-            f"{name}, {PROGRESSIVE} at last / end-to-end", table[PROGRESSIVE].iloc[-1] / full.max(), 1 - SAME, 1 + SAME
-        ),
-    ], table
+def _by_stage(column: str, name: str) -> Rule:
+    """End-to-end constant, progressive rising to it, and layer-wise flat beside that."""
+
+    def rule(results: pd.DataFrame) -> Outcome:
+        full = results.loc[results["method"] == FULL, column].dropna()
+        table = results.pivot_table(column, "stage", "method").reindex(columns=STAGED).dropna()
+        if full.empty or len(table) < 2:
+            raise NotRun("needs the stages of the three schemes")
+        layerwise, progressive = table[LAYERWISE], table[PROGRESSIVE]
+        reached, step = progressive.iloc[-1] / full.max(), progressive.diff().min()
+        parts = [
+            fact(f"{name}, end-to-end: most / least", full.max() / full.min(), high=1 + SAME),
+            fact(f"{name}, {PROGRESSIVE}: smallest step", step, low=0, strict=name != "memory"),
+            fact(f"{name}, {PROGRESSIVE} at last / end-to-end", reached, 1 - SAME, 1 + SAME),
+        ]
+        if name == "traffic":
+            later = layerwise.iloc[1:]
+            return every(
+                [*parts, fact(f"{name}, {LAYERWISE}: most / least from stage 2", later.max() / later.min(), 1, 1)]
+            )
+        rises = [values.iloc[-1] - values.iloc[0] for values in (layerwise, progressive)]
+        return every([*parts, fact(f"rise of {name}, {LAYERWISE} / {PROGRESSIVE}", rises[0] / rises[1], high=FLAT)])
+
+    return rule
 
 
-def _rise_ratio(table: pd.DataFrame) -> float:
-    rise = table.iloc[-1] - table.iloc[0]
-    return rise[LAYERWISE] / rise[PROGRESSIVE]
-
-
-@claim("lwfedssl-fig5a-memory")
-def memory_by_stage(results: pd.DataFrame) -> Outcome:
-    parts, table = _staircase(results, "memory_bytes", "memory", strict=False)
-    return every([*parts, fact(f"rise of memory, {LAYERWISE} / {PROGRESSIVE}", _rise_ratio(table), high=FLAT)])
-
-
-@claim("lwfedssl-fig5b-flops")
-def flops_by_stage(results: pd.DataFrame) -> Outcome:
-    parts, table = _staircase(results, "epoch_macs", "GFLOPs", strict=True)
-    return every([*parts, fact(f"rise of GFLOPs, {LAYERWISE} / {PROGRESSIVE}", _rise_ratio(table), high=FLAT)])
-
-
-@claim("lwfedssl-fig5c-communication")
-def traffic_by_stage(results: pd.DataFrame) -> Outcome:
-    parts, table = _staircase(results, "round_bytes", "traffic", strict=True)
-    later = table[LAYERWISE].iloc[1:]
-    return every([*parts, fact(f"traffic, {LAYERWISE}: most / least from stage 2", later.max() / later.min(), 1, 1)])
+claim("lwfedssl-fig5a-memory")(_by_stage("memory_bytes", "memory"))
+claim("lwfedssl-fig5b-flops")(_by_stage("epoch_macs", "GFLOPs"))
+claim("lwfedssl-fig5c-communication")(_by_stage("round_bytes", "traffic"))
 
 
 @claim("lwfedssl-fig8-memory-vs-batch")
@@ -485,16 +471,16 @@ def centralised_upper(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table3-depth-tradeoff", "table3", by=["layers_per_stage"])
 def depth_tradeoff(runs: Runs) -> Outcome:
-    levels = [{"layers_per_stage": depth} for depth in DEPTHS]
-    ends = [runs.costs.of("peak_memory", PROGRESSIVE, **levels[end]) for end in (0, -1)]
-    rising = [(metric, method) for method in STAGED for metric in ("flops", "communication")]
-    return every(
-        [
-            ordered(_complete(runs.mean(), STAGED), "layers_per_stage", each=["method"]),
-            *(runs.costs.rise(metric, method, levels) for metric, method in [*rising, ("peak_memory", LAYERWISE)]),
-            fact(f"memory, {PROGRESSIVE}: last / first", ends[1] / ends[0], 1 - SAME, 1 + SAME),
-        ]
-    )
+    parts = [ordered(_complete(runs.mean(), STAGED), "layers_per_stage", each=["method"])]
+    for metric, method in product(_NAMES, STAGED):
+        values = [runs.costs.of(metric, method, layers_per_stage=depth) for depth in DEPTHS]
+        name = f"{_NAMES[metric]}, {method}"
+        if (metric, method) == ("peak_memory", PROGRESSIVE):
+            parts.append(fact(f"{name}: most / least", max(values) / min(values), high=1 + SAME))
+        else:
+            step = min(b / a for a, b in pairwise(values))
+            parts.append(fact(f"{name}: smallest step, ratio", step, low=1, strict=True))
+    return every(parts)
 
 
 @trained("lwfedssl-table3-crossing", "table3", by=["layers_per_stage"])

@@ -226,6 +226,7 @@ def test_claims_on_costs_are_reproduced_by_counts():
         ("table10-medical-resources", "method == 'LW-FedSSL' and metric == 'peak_memory'", 3.2),
         ("table11-input-size", "method == 'LW-FedSSL' and metric == 'flops' and image_size == 224", 540),
         ("table3-depth-tradeoff", "method == 'LW-FedSSL' and metric == 'flops' and layers_per_stage == 6", 250),
+        ("table3-depth-tradeoff", "method == 'Prog-FedSSL' and metric == 'peak_memory' and layers_per_stage == 6", 9.0),
         ("table4-resnet", "method == 'LW-FedSSL' and metric == 'flops'", 42),
         ("table6-alignment", "add_on == 'proximal alignment' and metric == 'flops'", 320),
         ("table6-depth-dropout", "add_on == 'depth dropout' and metric == 'peak_memory'", 9.0),
