@@ -223,6 +223,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     low, high = deciding.estimate.interval()
     beside = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
     same = beside.get(deciding.name) or (printed.deciding() if printed else None)
+    if same is not None and same.unit != deciding.unit:
+        same = None
     answer = outcome.answer()
     reason = ""
     if answer is None:
@@ -230,7 +232,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     return {
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,
-        "quantity": deciding.name,
+        "quantity": f"{deciding.name} ({deciding.label})" if deciding.label else deciding.name,
         "estimate": deciding.estimate.value,
         "low": low,
         "high": high,

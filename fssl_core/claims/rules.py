@@ -31,6 +31,7 @@ class Statement:
         unit: of the quantity.
         strict: whether the bounds are outside.
         doubt: why it decides nothing whatever its interval; empty where it may.
+        label: what all values behind it have in common, such as a protocol.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Statement:
     unit: str = ""
     strict: bool = False
     doubt: str = ""
+    label: str = ""
 
     def answer(self, level: float = LEVEL) -> Answer:
         if self.doubt:
@@ -91,6 +93,8 @@ class Joined:
         """The statement on which the answer hangs: the weakest of those that must hold."""
         answer = self.answer()
         of_it = [part for part in self.parts if part.answer() is answer] or list(self.parts)
+        if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
+            of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
         return sorted(of_it, key=lambda part: part.slack())[0 if weakest_first else -1].deciding()
 
@@ -128,8 +132,7 @@ def within(
     cells: Cells, quantity: Quantity, name: str, low: float = -inf, high: float = inf, *, strict: bool = False
 ) -> Statement:
     """A quantity lies in a region; all other comparators come down to this."""
-    name = f"{name} ({cells.label})" if cells.label else name
-    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt)
+    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt, cells.label)
 
 
 def ahead(
