@@ -149,24 +149,26 @@ class _Gate:
         self.values, self.names, self.failing = values, names, set(failing)
 
     @cached_property
-    def _learned(self) -> dict[int, bool | None]:
+    def _design(self) -> tuple[_Design | None, list[int]]:
+        """The points above, and the cells that have any."""
         known = self.values.dropna(subset="value")
-        if known.empty:
-            return {}
         number, cells = pd.factorize(known["cell"])
-        design = _Design(known.assign(cell=number))
-        lows = [design.estimate(row).interval()[0] for row in np.eye(len(cells))]
-        return {cell: None if np.isnan(low) else bool(low > 0) for cell, low in zip(cells, lows, strict=True)}
+        return (_Design(known.assign(cell=number)) if len(cells) else None), list(cells)
 
     def doubt(self, cells: np.ndarray) -> str:
+        """Why these cells decide nothing; empty where they may."""
+        design, known = self._design
         for cell in cells:
             if self.names[cell] in self.failing:
                 continue
-            if cell not in self._learned:
+            if cell not in known:
                 return "no untrained model is recorded beside these"
-            if self._learned[cell] is None:
+            weights = np.zeros(len(known))
+            weights[known.index(cell)] = 1
+            low = design.estimate(weights).interval()[0]
+            if np.isnan(low):
                 return "one seed does not show whether the models learned"
-            if not self._learned[cell]:
+            if low <= 0:
                 return f"{self.names[cell]} did not learn"
         return ""
 

@@ -228,7 +228,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     answer = outcome.answer()
     reason = ""
     if answer is None:
-        reason = deciding.doubt or ("one seed, no interval" if low != low else "the interval holds both answers")
+        reason = deciding.doubt or ("one seed, no interval" if low != low else "both answers are possible")
     return {
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,

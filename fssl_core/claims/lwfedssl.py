@@ -18,9 +18,8 @@ from fssl_core.claims.rules import Outcome, Statement, across, ahead, equivalent
 from fssl_core.costs.activations import client_memory
 from fssl_core.costs.layerwise import GB, build_encoder, resources
 from fssl_core.federation.schedule import Stage, schedule
-from fssl_core.reporting.cells import printed_cells
-from fssl_core.reporting.reference import paper_table, paper_value
-from fssl_core.reporting.tables import as_printed
+from fssl_core.papers.names import as_printed
+from fssl_core.papers.reference import paper_table, paper_value, printed_cells
 
 FULL, LAYERWISE, PROGRESSIVE = "FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"
 STAGED = [LAYERWISE, PROGRESSIVE]

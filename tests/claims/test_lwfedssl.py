@@ -11,9 +11,8 @@ from fssl_core.claims.judge import all_verdicts, judge
 from fssl_core.costs.activations import client_memory
 from fssl_core.errors import DataError
 from fssl_core.federation.schedule import Stage, schedule
-from fssl_core.reporting import reference
-from fssl_core.reporting.cells import printed_cells
-from fssl_core.reporting.reference import paper_claims, paper_table
+from fssl_core.papers import reference
+from fssl_core.papers.reference import paper_claims, paper_table, printed_cells
 
 CLAIMS = {claim.id.removeprefix("lwfedssl-"): claim for claim in paper_claims("lwfedssl")}
 FULL, LAYERWISE, PROGRESSIVE = METHODS = ["FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"]

@@ -184,4 +184,5 @@ def test_gains_are_those_stated():
 def test_quantities_have_names():
     table = pd.DataFrame({"method": ["a", "b"], "cut": [3, 3], "points": [3.0, 1.0]})
     cells = Cells(table, "points", ["method", "cut"], exact=True, label="linear probe")
-    assert ahead(cells, "a", "b", each=["cut"]).name == "a − b, cut 3 (linear probe)"
+    statement = ahead(cells, "a", "b", each=["cut"])
+    assert (statement.name, statement.label) == ("a − b, cut 3", "linear probe")
