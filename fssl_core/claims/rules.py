@@ -284,4 +284,4 @@ def _listed(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def _or(names: str | Sequence[str]) -> str:
-    return " or ".join(_listed(names))
+    return " or ".join(map(str, _listed(names)))
