@@ -34,8 +34,8 @@ def table_claims(by: Sequence[str]) -> Callable[..., Callable[[Rule], Rule]]:
 
 
 def by_protocol(results: pd.DataFrame, by: Sequence[str], failing: Iterable[str] = ()) -> dict[str, Cells]:
-    """Our accuracies in points, under printed names, by protocol."""
-    runs = as_printed(results.dropna(subset="accuracy"))
+    """Our accuracies in points, under printed names, by protocol. Rows without a seed are quoted: no runs of ours."""
+    runs = as_printed(results.dropna(subset=[name for name in ("accuracy", "seed") if name in results]))
     runs = runs.assign(points=100 * runs["accuracy"])
     return {
         protocol: Cells(rows, "points", by, label=protocol, accuracy="accuracy", failing=failing)

@@ -32,14 +32,18 @@ def _lead(cells: Cells, ahead: Sequence[str], behind: Sequence[str]) -> Quantity
 
 
 def _leads(cells: Cells, stated: dict, ahead: Sequence[str], behind: Sequence[str], digits: int = 2) -> Outcome:
-    """The lead in each of these cells is the number that the paper states, to its last digit."""
-    half = 0.5 * 10**-digits + 1e-9
     statements = []
     for levels, gain in stated.items():
         part = cells.where(**dict(levels))
         name = f"lead, {', '.join(str(level) for _, level in levels)}"
-        statements.append(within(part, _lead(part, ahead, behind), name, gain - half, gain + half))
+        statements.append(_is(part, _lead(part, ahead, behind), name, gain, digits))
     return every(statements)
+
+
+def _is(cells: Cells, lead: Quantity, name: str, gain: float, digits: int = 2) -> Outcome:
+    """A lead is the number that the paper states: of its own cells to the last digit, of runs up to half of it."""
+    room = 0.5 * 10**-digits + 1e-9 if lead.estimate.error == 0 else gain / 2
+    return within(cells, lead, name, gain - room, gain + room)
 
 
 # --------------------------------------------------------------------------------------------------- table1: ablation
@@ -66,8 +70,8 @@ def _printed_times() -> Cells:
 
 
 def _our_times(results: pd.DataFrame) -> Cells:
-    times = results.dropna(subset="aggregation_seconds")
-    return Cells(times.rename(columns={"repeat": "seed"}), "aggregation_seconds", ["method"], unit="s")
+    """Each is a median of several trials, whose spread is not recorded."""
+    return Cells(results, "aggregation_seconds", ["method"], unit="s", exact=True)
 
 
 @claim("ldawa-table1-time-ratios", ours=_our_times, printed=_printed_times)
@@ -91,7 +95,7 @@ def _largest_leads(cells: Cells) -> Outcome:
         parts = [whole.where(dataset=dataset, ssl_method=name) for name in SSL]
         leads = [_lead(part, VARIANTS, BASELINES) for part in parts]
         lead = max(leads, key=lambda quantity: quantity.estimate.value)
-        statements.append(within(whole, lead, f"largest lead, {dataset}", gain - 0.0051, gain + 0.0051))
+        statements.append(_is(whole, lead, f"largest lead, {dataset}", gain))
     return every(statements)
 
 
@@ -112,6 +116,7 @@ def all_settings(cells: Cells) -> Outcome:
 
 @table_claim("ldawa-table2-ssl-agnostic", "table2")
 def ssl_agnostic(cells: Cells) -> Outcome:
+    """Both sides of a lead are the best of four, so that what choosing adds to them is about the same."""
     means = {}
     for name in SSL:
         leads = [_lead(part, VARIANTS, BASELINES) for _, part in cells.where(ssl_method=name).each(*COLUMN)]
@@ -157,7 +162,7 @@ def wins_on_both_partitions(cells: Cells) -> Outcome:
     return ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "partition", "local_epochs"])
 
 
-@table_claim("ldawa-table3-fedavg-worse-single-class", "table3", failing=["FedAvg"])
+@table_claim("ldawa-table3-fedavg-worse-single-class", "table3")
 def fedavg_worse_on_one_class(cells: Cells) -> Outcome:
     each = ["ssl_method", "local_epochs"]
     return ahead(cells.where(method="FedAvg"), "dirichlet:0.1", "one-class", each=each, column="partition")
@@ -171,7 +176,11 @@ def same_at_five_epochs(cells: Cells) -> Outcome:
 
 @table_claim("ldawa-table4-ldawa-wins-all-alphas", "table4")
 def wins_at_all_alphas(cells: Cells) -> Outcome:
-    return ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "alpha"])
+    wins = ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "alpha"])
+    if "CIFAR-10" not in cells.levels("dataset"):
+        return wins
+    stated = {(("ssl_method", "SimCLR"), ("alpha", 0.1)): 9.37}
+    return every([wins, _leads(cells.where(dataset="CIFAR-10"), stated, ["L-DAWA"], ["FedAvg"])])
 
 
 @table_claim("ldawa-table4-weak-trend", "table4")
@@ -248,8 +257,9 @@ def _largest_change(results: pd.DataFrame, name: str, most: float) -> Outcome:
 def _runs(
     results: pd.DataFrame, value: str, unit: str, each: Sequence[str] = ("method", "ssl_method"), **more: str
 ) -> Cells:
-    """Runs of a figure, whose accuracy says whether their models learned."""
-    return Cells(results, value, list(each), unit=unit, accuracy="accuracy", **more)
+    """Runs of a figure, whose accuracy, by a linear probe or of the neighbours, says whether their models learned."""
+    accuracy = "accuracy" if "accuracy" in results else "knn_accuracy"
+    return Cells(results, value, list(each), unit=unit, accuracy=accuracy, **more)
 
 
 def _less(results: pd.DataFrame, ssl_method: str, value: str, unit: str) -> Outcome:
@@ -269,7 +279,9 @@ def shorter_path(results: pd.DataFrame) -> Outcome:
 
 @claim("ldawa-fig2-less-oscillation-barlow")
 def less_oscillation(results: pd.DataFrame) -> Outcome:
-    return _less(results, "Barlow Twins", "late_turning_degrees", "degrees")
+    part = _runs(results, "late_turning_degrees", "degrees").where(ssl_method="Barlow Twins")
+    twice = part.mean(method="FedAvg") - 2 * part.mean(method="L-DAWA")
+    return within(part, twice, "FedAvg − twice L-DAWA", low=0.0)
 
 
 @claim("ldawa-fig3-angle-range")
@@ -302,9 +314,8 @@ def pipeline(results: pd.DataFrame) -> Outcome:
 def lower_divergence(results: pd.DataFrame) -> Outcome:
     """For every SSL method there is. How steady a run is is a matter of the run: one number each."""
     runs = results.dropna(subset="cosine").sort_values("round").groupby(["method", "ssl_method", "seed"], sort=False)
-    accuracy = [name for name in ("accuracy", "untrained", "chance") if name in results]
     per_run = (
-        runs[accuracy]
+        runs[_known(results)]
         .last()
         .assign(level=runs["cosine"].mean(), swing=runs["cosine"].agg(lambda cosine: cosine.diff().std()))
     )
@@ -323,8 +334,8 @@ def faster_loss(results: pd.DataFrame) -> Outcome:
     rows = results[(results["ssl_method"] == "SimCLR") & results["round"].between(2, 10)]
     if rows["round"].nunique() < 9:
         raise NotRun("needs rounds 2 to 10")
-    accuracy = {name: "last" for name in ("accuracy", "untrained", "chance") if name in rows}
-    per_run = rows.groupby(["method", "seed"], sort=False).agg({"local_loss": "mean", **accuracy}).reset_index()
+    runs = rows.sort_values("round").groupby(["method", "seed"], sort=False)
+    per_run = runs.agg({"local_loss": "mean"} | dict.fromkeys(_known(rows), "last")).reset_index()
     return ahead(_runs(per_run, "local_loss", "loss"), "FedAvg", ["M-DAWA", "L-DAWA"])
 
 
@@ -363,4 +374,4 @@ def late_drop(results: pd.DataFrame) -> Outcome:
 
 
 def _known(rows: pd.DataFrame) -> list[str]:
-    return [name for name in ("accuracy", "untrained", "chance") if name in rows]
+    return [name for name in ("accuracy", "knn_accuracy", "untrained", "chance") if name in rows]
