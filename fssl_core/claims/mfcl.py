@@ -14,8 +14,8 @@ from fssl_core.claims.rules import Outcome, across, ahead, any_of, best, equival
 from fssl_core.costs.modular import ROUNDS, SETUPS, client_sizes, client_traffic, epoch_macs, memory_bytes
 from fssl_core.costs.modular_cells import ALPHA, BETA, GAMMA, resource_table
 from fssl_core.models.twin_norm import TwinNorm
+from fssl_core.papers.reference import paper_table, paper_value
 from fssl_core.random import generator
-from fssl_core.reporting.reference import paper_table, paper_value
 
 BATCH, GROUP, TWIN = NORMS = ["MFCL(BN)", "MFCL(GN)", "MFCL(TN)"]
 SUPERVISED = ["FedAvg", "FedProx", "MOON"]

@@ -6,7 +6,7 @@ import pytest
 
 from fssl_core.claims.judge import CHECKS, READINGS, judge
 from fssl_core.claims.ldawa import BASELINES, COMBINED, SSL, STEPS, VARIANTS
-from fssl_core.reporting.reference import paper_claims
+from fssl_core.papers.reference import paper_claims
 from fssl_core.training.averaging import METHODS
 
 CLAIMS = {claim.id.removeprefix("ldawa-"): claim for claim in paper_claims("ldawa")}

@@ -12,7 +12,7 @@ from fssl_core.claims import mfcl
 from fssl_core.claims.judge import CHECKS, READINGS, judge
 from fssl_core.claims.mfcl import BATCH, GROUP, TWIN
 from fssl_core.experiments.profiles_mfcl import MFCL_METHODS
-from fssl_core.reporting.reference import paper_claims
+from fssl_core.papers.reference import paper_claims
 
 CLAIMS = {claim.id.removeprefix("mfcl-"): claim for claim in paper_claims("mfcl")}
 
