@@ -27,7 +27,7 @@ ROUNDING = 1e-5  # of a few steps in single precision
 CELL = ["method", "dataset", "xi", "clients", "architecture", "cut", "K", "channels_per_group"]
 CELL += ["missing", "secure_aggregation", "datamix"]
 
-table_claim = table_claims(CELL)
+table_claim = table_claims(CELL, "linear evaluation")
 
 
 # ------------------------------------------------------------------------------------------ exact: what the method does
