@@ -22,7 +22,7 @@ from fssl_core.settings import Settings
 
 # Fields of trainings that decide the first model, or how a model is evaluated; all others say how it is trained.
 DECISIVE = ("seed", "dataset", "image_size", "train_images", "precision", "phase1", "objective")
-DECISIVE += ("architecture", "width", "norm", "cut", "cut_layer", "channels_per_group", "variance")
+DECISIVE += ("architecture", "width", "norm", "cut", "channels_per_group", "variance")
 DECISIVE += ("projector", "projector_hidden", "projector_dim")
 DECISIVE += ("validation_share", "knn_k", "knn_temperature", "probe_epochs")
 
@@ -112,7 +112,9 @@ def _decisive(settings: Settings, **changes: Any) -> Settings:
     """The settings with all that only says how to train at its default, if those are valid; else as they are."""
     names = {field.name for field in dataclasses.fields(settings)}
     values = {name: getattr(settings, name) for name in DECISIVE if name in names}
-    if "phase1" in values:
+    if "cut_layer" in names:
+        values["cut_layer"] = 1  # cut in two, a network computes the same, wherever that is
+    if "phase1" in names:
         values["phase1"] = _decisive(settings.phase1)
     try:
         return type(settings)(**values | changes)
