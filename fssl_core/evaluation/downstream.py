@@ -15,6 +15,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.devices import default_device, repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import extract
+from fssl_core.evaluation.metrics import chance
 from fssl_core.settings import Range, Settings
 
 
@@ -88,7 +89,8 @@ class DownstreamSettings(Settings):
             progress: called as ``progress(done, total)`` for the pre-training and the head.
 
         Returns:
-            the run's summary: accuracies on the full test set as fractions, and the number of labelled images.
+            the run's summary: accuracies on the full test set and that of chance, as fractions, and the number of
+            labelled images.
         """
         device = default_device()
         source = self.pretraining.load_data(device)
@@ -110,5 +112,6 @@ class DownstreamSettings(Settings):
             f"{self.measure}_accuracy": result.accuracy,
             f"best_{self.measure}_accuracy": result.best_accuracy,
             "labelled_images": len(chosen),
+            "chance": chance(data.test.labels, len(data.classes)),
             "official_data": source.official and data.official,  # False: not comparable with published numbers
         }

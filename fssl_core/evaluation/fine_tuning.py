@@ -26,7 +26,7 @@ from fssl_core.data.randaugment import RandAugment
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
-from fssl_core.evaluation.metrics import classification_metrics, mean_over_batches
+from fssl_core.evaluation.metrics import chance, classification_metrics, mean_over_batches
 from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.models import GlobalPool
 from fssl_core.models.heads import MLP
@@ -94,8 +94,8 @@ class FineTuneSettings(TransferSettings):
 
         Returns:
             the run's summary: metrics on the full test set as fractions, the same as means over batches of it
-            (``fine_tune_batch_...``), and the number of labelled images. The table ``metrics`` has loss and accuracy
-            by epoch.
+            (``fine_tune_batch_...``), the accuracy of chance, and the number of labelled images. The table ``metrics``
+            has loss and accuracy by epoch.
         """
         keep_freed_memory()
         device = default_device()
@@ -123,6 +123,7 @@ class FineTuneSettings(TransferSettings):
             **{f"fine_tune_batch_{name}": by_batch[name] for name in by_batch if name != "accuracy"},
             "best_fine_tune_accuracy": max(row["accuracy"] for row in tuning.rows),
             "labelled_images": len(chosen),
+            "chance": chance(labels, classes),
             "official_data": source.official and data.official,  # False: not comparable with published numbers
         }
 

@@ -80,3 +80,13 @@ def mean_over_batches(predictions: Tensor, labels: Tensor, classes: int, batch: 
     parts = zip(predictions.split(batch), labels.split(batch), strict=True)
     rows = [list(vars(classification_metrics(*part, classes)).values()) for part in parts]
     return ClassificationMetrics(*torch.tensor(rows, dtype=torch.float64).mean(0).tolist())
+
+
+def chance(labels: Tensor, classes: int) -> float:
+    """Accuracy without looking at the images: 1 / ``classes``, or the share of the commonest label, whichever is more.
+
+    Args:
+        labels: int64 ``[M]`` of the test images, at least one.
+        classes: number of classes.
+    """
+    return max(1 / classes, labels.bincount().max().item() / len(labels))

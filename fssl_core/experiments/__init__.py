@@ -18,6 +18,7 @@ _MODULES = {  # of each name
     "mfcl_settings": "profiles_mfcl",
     "run": "store",
     "run_all": "store",
+    "run_beside_untrained": "baselines",
     "runs_table": "store",
     "split_settings": "profiles",
     "stored_run": "store",

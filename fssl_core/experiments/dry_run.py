@@ -1,7 +1,7 @@
 """What runs a notebook asks for, found without computing any of them, and without data.
 
 A notebook is the experiment: its cells make the settings and give them to ``run_all``. Here only those statements of a
-notebook are executed that its calls of ``run`` and ``run_all`` need, and inside :func:`collecting` these two take down
+notebook are executed that its calls of :data:`ENTRIES` need, and inside :func:`collecting` these take down
 what they are asked for in place of computing it. Data sets are outlines (:mod:`fssl_core.data.outlines`).
 
 ``run_all`` gives rows with the settings alone. A statement that needs more fails, which is no harm unless settings of
@@ -19,7 +19,7 @@ from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
 from fssl_core.settings import Settings
 
-ENTRIES = ("run", "run_all")  # of fssl_core.experiments: what computes runs
+ENTRIES = ("run", "run_all", "run_beside_untrained")  # of fssl_core.experiments: what computes runs
 _collected: list[Settings] | None = None
 
 

@@ -12,6 +12,7 @@ from fssl_core.evaluation.landscape_runs import LandscapeSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.renewed_statistics import RenewedStatistics
 from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
+from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.models import build_backbone, cut
 from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.planning.modules import Passes
@@ -20,7 +21,10 @@ from fssl_core.planning.work import (
     built,
     counted,
     data_of,
+    evaluation_bytes,
     image_bytes,
+    knn,
+    last_probe,
     loss_flops,
     probe,
     without_values,
@@ -37,14 +41,6 @@ from fssl_core.training.resistance import ResistanceSettings
 DOUBLE_BACKWARD = 3  # passes of a gradient that is matched, beside its own
 
 
-def backbone_module(pretraining: Settings, data: Dataset) -> nn.Module:
-    """What ``trained_backbone`` gives, without values."""
-    if isinstance(pretraining, RenewedStatistics):
-        return backbone_module(pretraining.pretraining, data)
-    model = built(pretraining, data)
-    return model.encoder if isinstance(pretraining, AveragingSettings | ModularSettings) else model[:-1]
-
-
 def client_module(target: Settings, data: Dataset) -> nn.Module:
     """What ``client_model`` gives, without values."""
     model = built(target, data)
@@ -52,6 +48,9 @@ def client_module(target: Settings, data: Dataset) -> nn.Module:
 
 
 def _source(pretraining: Settings) -> Settings:
+    """The training at the bottom of it, which may be one that is not run."""
+    if isinstance(pretraining, UntrainedSettings):
+        return pretraining.of
     return _source(pretraining.pretraining) if isinstance(pretraining, RenewedStatistics) else pretraining
 
 
@@ -74,7 +73,7 @@ def _downstream(s: DownstreamSettings) -> Work:
     maps = getattr(s, "features", "pooled") == "unpooled"
 
     def seen() -> nn.Module:
-        backbone = backbone_module(source, data)
+        backbone = source.backbone(built(source, data))
         return unpooled(backbone) if maps else backbone
 
     backbone = counted(source, f"backbone {maps}", lambda: (seen(), _shape(data)))
@@ -101,11 +100,31 @@ def _renewed(s: RenewedStatistics) -> Work:
 
 
 @work_of.register
+def _untrained(s: UntrainedSettings) -> Work:
+    data = data_of(s.of)
+    whole = built(s.of, data)
+    seen = counted(s.of, "compared by kNN", lambda: (s.of.compared(whole), _shape(data)))
+    backbone = counted(s.of, "backbone False", lambda: (s.of.backbone(whole), _shape(data)))
+    probes = [last_probe(s.of, data, backbone)]
+    if isinstance(s.of, ModularSettings):
+        probes.append(last_probe(s.of, data, seen))
+    return Work(
+        evaluation=knn(s.of, data, seen)
+        + sum(flops for flops, _ in probes)
+        + (len(data.test) * backbone.forward if s.of.supervised else 0.0),
+        small_steps=sum(steps for _, steps in probes),
+        precision=s.of.precision,
+        bytes_per_flop=backbone.bytes_per_flop,
+        device_bytes=image_bytes(data) + seen.bytes + evaluation_bytes(data, prod(backbone.shape)),
+    )
+
+
+@work_of.register
 def _fine_tuning(s: FineTuneSettings) -> Work:
     source = _source(s.pretraining)
     data = data_of(source)
     other = _evaluated(s, data)
-    backbone = counted(source, "backbone False", lambda: (backbone_module(source, data), _shape(data)))
+    backbone = counted(source, "backbone False", lambda: (source.backbone(built(source, data)), _shape(data)))
     classes = len(other.classes)
     head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
     model, train, test = backbone + head, len(s.labelled_images(other)), len(other.test)

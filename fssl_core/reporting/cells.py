@@ -25,16 +25,23 @@ def _concentration(partition: pd.Series) -> pd.Series:
     return pd.to_numeric(parts.str[1].where(parts.str[0].isin(["dirichlet", "dirichlet-equal"])))
 
 
+def _column(results: pd.DataFrame, name: str) -> pd.Series:
+    """Missing values where there is no such column."""
+    return results.get(name, pd.Series(index=results.index, dtype=float))
+
+
 def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
     """Linear probes of federated averaging, a row each.
 
     Args:
-        results: what ``run_all`` gave for ``ProbeSettings`` on top of ``AveragingSettings``.
+        results: what ``run_all`` or ``run_beside_untrained`` gave for ``ProbeSettings`` on top of
+            ``AveragingSettings``.
 
     Returns:
         The columns method and ssl_method (as the tables print them), dataset (of the pre-training), eval_dataset,
         partition, alpha (None where it is not Dirichlet's), local_epochs, rounds, clients, label_fraction, seed,
-        protocol, accuracy (a fraction), official_data and key.
+        protocol, accuracy, untrained and chance (fractions; the last two missing without ``run_beside_untrained``),
+        official_data and key.
     """
     own = _pretraining(results)
     alpha = _concentration(own["partition"])
@@ -52,6 +59,8 @@ def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
             "seed": own["seed"],
             "protocol": "linear probe, " + results["features"],
             "accuracy": results["linear_probe_accuracy"],
+            "untrained": _column(results, "untrained_linear_probe_accuracy"),
+            "chance": _column(results, "chance"),
             "official_data": results["official_data"],
             "key": results["key"],
         }
@@ -70,15 +79,17 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
     """Fine-tuning and linear probes of layer-wise, progressive and end-to-end training, a row each.
 
     Args:
-        results: what ``run_all`` gave for ``FineTuneSettings`` and ``ProbeSettings`` on top of ``LayerwiseSettings``.
+        results: what ``run_all`` or ``run_beside_untrained`` gave for ``FineTuneSettings`` and ``ProbeSettings`` on
+            top of ``LayerwiseSettings``.
 
     Returns:
         The columns method and ssl_method (as the tables print them: centralised training has its SSL method's name),
         dataset (of the pre-training), eval_dataset, protocol, label_fraction, accuracy (a fraction; by fine-tuning on
-        MedMNIST and Caltech-101 the mean over classes), precision, recall and f1 (of fine-tuning: means over test
-        batches, see :mod:`fssl_core.evaluation.metrics`), architecture, layers_per_stage, add_on, clients,
-        participating, dropout_probability, image_size, batch_size, partition, beta, rounds, seed, official_data and
-        key. What does not apply is missing.
+        MedMNIST and Caltech-101 the mean over classes), untrained (measured in the same way) and chance (both missing
+        without ``run_beside_untrained``; from scratch, chance is all that there is to beat), precision, recall and f1
+        (of fine-tuning: means over test batches, see :mod:`fssl_core.evaluation.metrics`), architecture,
+        layers_per_stage, add_on, clients, participating, dropout_probability, image_size, batch_size, partition, beta,
+        rounds, seed, official_data and key. What does not apply is missing.
     """
     own = _pretraining(results)
     missing = pd.Series(pd.NA, index=results.index)
@@ -86,9 +97,12 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
     scratch = results.get("scratch", missing).fillna(False).astype(bool)
     eval_dataset = results["dataset"].fillna(own["dataset"])
     per_class = eval_dataset.str.contains(PER_CLASS)
-    accuracy = results.get("linear_probe_accuracy", missing).where(
-        ~tuned, results.get("fine_tune_accuracy", missing).where(~per_class, results.get(_OF_CLASSES, missing))
-    )
+
+    def measured(prefix: str) -> pd.Series:
+        probed, whole, by_class = (_column(results, prefix + name) for name in _LAYERWISE_MEASURES)
+        return probed.where(~tuned, whole.where(~per_class, by_class)).astype(float)
+
+    chance = _column(results, "chance")
     staged = own["scheme"] != KINDS[0]
     layers = own["architecture"].map(VITS).fillna(RESNET_LAYERS)
     plain = pd.DataFrame(
@@ -99,7 +113,9 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
             "eval_dataset": eval_dataset,
             "protocol": tuned.map({True: "fine-tuning", False: "linear probe"}),
             "label_fraction": results["label_fraction"],
-            "accuracy": accuracy.astype(float),
+            "accuracy": measured(""),
+            "untrained": measured("untrained_").mask(scratch, chance),
+            "chance": chance,
             **{name: results.get(f"fine_tune_batch_{name}", missing) for name in ("precision", "recall", "f1")},
             "architecture": own["architecture"],
             "layers_per_stage": (layers / own["stages"].fillna(layers)).where(staged),
@@ -120,7 +136,7 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
     return plain.infer_objects()
 
 
-_OF_CLASSES = "fine_tune_mean_per_class_accuracy"
+_LAYERWISE_MEASURES = ("linear_probe_accuracy", "fine_tune_accuracy", "fine_tune_mean_per_class_accuracy")
 
 
 def _layerwise_method(settings: pd.Series) -> str:
@@ -151,12 +167,14 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
     """Runs of MFCL's tables, a row each and protocol.
 
     Args:
-        results: what ``run_all`` gave for ``ModularSettings`` and for the settings of rivals.
+        results: what ``run_all`` or ``run_beside_untrained`` gave for ``ModularSettings`` and for the settings of
+            rivals.
         methods: the printed name of each row, such as ``"MFCL(TN)"`` or ``"FedAvg"``.
 
     Returns:
         The columns method, dataset, xi, partition, clients, architecture, cut, K, channels_per_group, missing, twins,
-        datamix (1: mixtures are sent), protocol, accuracy (a fraction), seed, official_data and key. MFCL has two rows
+        datamix (1: mixtures are sent), protocol, accuracy, untrained and chance (fractions; the last two missing
+        without ``run_beside_untrained``), seed, official_data and key. MFCL has two rows
         a run: ``"linear evaluation"`` stands on the projection layers, as in the paper, ``"features"`` on what goes
         into them, as a rival's linear probe does. A supervised method's accuracy is that of its own classifier, and
         stands under both protocols.
@@ -182,16 +200,22 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
             "missing": results.get("missing", missing).where(of_mfcl),
             "twins": results.get("twins", missing).where(of_mfcl),
             "datamix": (results.get("datamix", missing) > 1).where(of_mfcl).astype("Float64"),
+            "chance": _column(results, "chance"),
             "seed": results["seed"],
             "official_data": results["official_data"],
             "key": results["key"],
         }
     )
-    linear, tested = (results.get(name, missing) for name in ("linear_probe_accuracy", "test_accuracy"))
-    protocols = {"linear evaluation": linear, "features": results.get("features_probe_accuracy", missing)}
+
+    def measured(prefix: str, of_modular: str) -> pd.Series:
+        names = ("test_accuracy", "linear_probe_accuracy", of_modular)
+        tested, linear, values = (_column(results, prefix + name) for name in names)
+        return tested.fillna(values.where(of_mfcl, linear))
+
+    protocols = {"linear evaluation": "linear_probe_accuracy", "features": "features_probe_accuracy"}
     rows = [
-        plain.assign(protocol=name, accuracy=tested.fillna(values.where(of_mfcl, linear)))
-        for name, values in protocols.items()
+        plain.assign(protocol=protocol, accuracy=measured("", name), untrained=measured("untrained_", name))
+        for protocol, name in protocols.items()
     ]
     table = pd.concat(rows, ignore_index=True).infer_objects()
     return table.astype({"accuracy": float, "K": "Int64", "clients": "Int64"}).dropna(subset="accuracy")

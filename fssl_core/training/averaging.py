@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
-from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy
+from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.aggregation import LAYERS, RULES, SHARES, Layers, Round, RunningSum, combine, weights
 from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, divergence
@@ -165,9 +165,17 @@ class AveragingSettings(RoundSettings):
     def trainer(self, data: Dataset, run) -> "AveragingTrainer":
         return AveragingTrainer(self, data, run)
 
-    def trained_backbone(self, run, data: Dataset) -> nn.Module:
-        """The encoder that a finished run left, in evaluation mode: normalised images to features."""
-        return self.trained_model(run, data).encoder
+    def backbone(self, model: SelfSupervisedModel) -> nn.Module:
+        """The encoder: features are compared, not embeddings."""
+        return model.encoder
+
+    def accuracies(self, model: SelfSupervisedModel, data: Dataset) -> dict[str, float]:
+        """In addition, of a supervised objective, ``test_accuracy`` of its own classifier."""
+        found = super().accuracies(model, data)
+        if self.supervised:
+            with self.autocast(data.train.images.device):
+                found["test_accuracy"] = classifier_accuracy(model, data)
+        return found
 
 
 class AveragingTrainer(RoundTrainer):
@@ -530,9 +538,7 @@ class AveragingTrainer(RoundTrainer):
         s = self.settings
         super().record(row)
         if s.probe_every and self.finished % s.probe_every == 0:
-            with s.autocast(self.device):
-                accuracy = probe_accuracy(self.knn_model(), self.data, epochs=s.probe_epochs, seed=s.seed)
-            self.metrics[-1]["linear_probe_accuracy"] = accuracy
+            self.metrics[-1]["linear_probe_accuracy"] = s.probe(self.knn_model(), self.data)
         if s.keep_every and self.finished % s.keep_every == 0:
             self.models.append(self._state_on_cpu())
 
@@ -554,22 +560,9 @@ class AveragingTrainer(RoundTrainer):
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.shared.row_module(0))
 
-    def knn_model(self) -> nn.Module:
-        """The encoder: features are compared, not embeddings."""
-        return self.global_model().encoder
-
-    def backbone(self, model: SelfSupervisedModel) -> nn.Module:
-        return model.encoder
-
     def summary(self) -> dict[str, Any]:
-        """In addition the method's name and, of a supervised objective, ``test_accuracy`` of its own classifier."""
-        result = {"method": self.settings.method, **super().summary()}
-        if self.settings.supervised:
-            model = self.global_model()
-            model.load_state_dict(self.best["model"])
-            with self.settings.autocast(self.device):
-                result["test_accuracy"] = classifier_accuracy(model, self.data)
-        return result
+        """In addition the method's name."""
+        return {"method": self.settings.method, **super().summary()}
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """In addition ``layers``: by round and layer, norm of the global model and mean cosine of the clients to it."""

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset, Pixels
 from fssl_core.errors import SettingError
-from fssl_core.evaluation.protocols import probe_accuracy
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import CUTS, GlobalPool, client_module, decoder, joined, remaining_backbone
 from fssl_core.models.client_module import LARGEST_CUT
@@ -203,9 +202,20 @@ class ModularSettings(TrainingSettings):
     def trainer(self, data: Dataset, run) -> "ModularTrainer":
         return ModularTrainer(self, data, self.phase1.client_model(run.result_of(self.phase1), data))
 
-    def trained_backbone(self, run, data: Dataset) -> nn.Module:
-        """Client module and rServer encoder of a finished run as one: images in [0, 1] to features."""
-        return self.trained_model(run, data).encoder
+    def backbone(self, model: SelfSupervisedModel) -> nn.Module:
+        """Client module and rServer encoder as one: images in [0, 1] to features."""
+        return model.encoder
+
+    def compared(self, model: SelfSupervisedModel) -> nn.Module:
+        """All of it, as the paper's linear evaluation, which stands on the projection layers."""
+        return model
+
+    def accuracies(self, model: SelfSupervisedModel, data: Dataset) -> dict[str, float]:
+        """That of the paper's linear evaluation; and ``features_probe_accuracy``, before the projection layers."""
+        if not data.labelled or not self.probe_epochs:
+            return {}
+        parts = {"linear_probe_accuracy": self.compared(model), "features_probe_accuracy": self.backbone(model)}
+        return {name: self.probe(part, data) for name, part in parts.items()}
 
 
 class ModularTrainer(Trainer):
@@ -288,25 +298,12 @@ class ModularTrainer(Trainer):
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.model)
 
-    def knn_model(self) -> nn.Module:
-        return self.global_model()
-
-    def backbone(self, model: SelfSupervisedModel) -> nn.Module:
-        """All of it: the paper's linear evaluation stands on the projection layers."""
-        return model
-
     def summary(self) -> dict[str, Any]:
-        """As every engine's; ``features_probe_accuracy`` is a linear probe of the features before the projection."""
-        s, result = self.settings, super().summary()
+        """As every engine's, with the bytes of a client that sends in place of those of an epoch."""
+        result = super().summary()
         del result["bytes_per_client_epoch"]  # they send once
         sent = sum(table.sum().item() for table in self.ledger.epochs)
-        result["bytes_per_sending_client"] = sent / len(self.representations.places)
-        if s.probe_epochs and self.data.labelled:
-            with s.autocast(self.device):
-                result["features_probe_accuracy"] = probe_accuracy(
-                    self.global_model().encoder, self.data, epochs=s.probe_epochs, seed=s.seed
-                )
-        return result
+        return result | {"bytes_per_sending_client": sent / len(self.representations.places)}
 
     # ---------------------------------------------------------------- interruption
 

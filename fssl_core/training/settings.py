@@ -15,6 +15,7 @@ from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import partition
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
+from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.precision import chosen_precision, versions_of
@@ -91,11 +92,57 @@ class TrainingSettings(Settings):
         """What trains these settings on these images; ``run`` gives access to runs that this one builds on."""
         raise NotImplementedError
 
+    def backbone(self, model: nn.Module) -> nn.Module:
+        """The part of a whole model that is left after pre-training: images, as the run sees them, to features."""
+        raise NotImplementedError
+
+    def compared(self, model: nn.Module) -> nn.Module:
+        """The part of a whole model whose output kNN compares: unless overridden the backbone."""
+        return self.backbone(model)
+
     def trained_model(self, run, data: Dataset) -> nn.Module:
         """The best model that a finished run of these settings left, frozen, in evaluation mode."""
         model = self.build_model(data)
         model.load_state_dict(run.tensors("best"))
         return model.eval().requires_grad_(False)
+
+    def trained_backbone(self, run, data: Dataset) -> nn.Module:
+        """The :meth:`backbone` of the best model that a finished run left, frozen, in evaluation mode."""
+        return self.backbone(self.trained_model(run, data))
+
+    # ---------------------------------------------------------------- how good a model is
+
+    def knn_accuracy(self, part: nn.Module, data: Dataset) -> float:
+        """kNN accuracy on the validation share of the test set, a fraction; NaN of images without labels.
+
+        Args:
+            part: what :meth:`compared` gives.
+        """
+        if not data.labelled:
+            return math.nan
+        with self.autocast(data.train.images.device):
+            return validation_accuracy(
+                part,
+                data,
+                share=self.validation_share,
+                seed=self.seed,
+                k=self.knn_k,
+                temperature=self.knn_temperature,
+            )
+
+    def accuracies(self, model: nn.Module, data: Dataset) -> dict[str, float]:
+        """The accuracies of a whole model, by name, that stand in a run's summary beside kNN's: fractions.
+
+        On the full test set; none of images without labels.
+        """
+        if not data.labelled or not self.probe_epochs:
+            return {}
+        return {"linear_probe_accuracy": self.probe(self.backbone(model), data)}
+
+    def probe(self, part: nn.Module, data: Dataset) -> float:
+        """Accuracy of a linear classifier on what a part of a model makes of images, on the full test set."""
+        with self.autocast(data.train.images.device):
+            return probe_accuracy(part, data, epochs=self.probe_epochs, seed=self.seed)
 
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Train, evaluate, and leave the trainer's tables and tensors in the run's folder.

@@ -129,9 +129,13 @@ class SplitSettings(FederationSettings):
         """The client part that a finished run left, in evaluation mode: normalised images to activations."""
         return self.trained_model(run, data)[0]
 
-    def trained_backbone(self, run, data: Dataset) -> nn.Module:
-        """Client part, server part and pooling that a finished run left, in evaluation mode: images to features."""
-        return self.trained_model(run, data)[:-1]
+    def backbone(self, model: nn.Sequential) -> nn.Sequential:
+        """Without the projector."""
+        return model[:-1]
+
+    def compared(self, model: nn.Sequential) -> nn.Sequential:
+        """All of it: as in the papers, kNN compares the projector's output."""
+        return model
 
     def schedule(self, epoch: int) -> float:
         """Factor of all learning rates after ``epoch`` epochs: one cosine from 1 to 0."""
@@ -297,12 +301,6 @@ class SplitTrainer(Trainer):
     def global_model(self) -> nn.Sequential:
         """The model that all clients share after an epoch: client part, server part, pooling, projector; a copy."""
         return copy.deepcopy(nn.Sequential(self.clients.online.row_module(0), *self.server.model))
-
-    knn_model = global_model  # as in the papers, kNN compares the projector's output
-
-    def backbone(self, model: nn.Sequential) -> nn.Sequential:
-        """Without the projector."""
-        return model[:-1]
 
     def summary(self) -> dict[str, Any]:
         s = self.settings

@@ -110,9 +110,15 @@ class SplitLearningSettings(RoundSettings):
     def trainer(self, data: Dataset, run) -> "SplitLearningTrainer":
         return SplitLearningTrainer(self, data)
 
-    def trained_backbone(self, run, data: Dataset) -> nn.Module:
-        """Client part, server part and pooling that a finished run left: normalised images to features."""
-        return self.trained_model(run, data)[:-1]
+    def backbone(self, model: nn.Sequential) -> nn.Sequential:
+        """Without the classifier."""
+        return model[:-1]
+
+    def accuracies(self, model: nn.Sequential, data: Dataset) -> dict[str, float]:
+        """In addition ``test_accuracy``, that of the classifier itself."""
+        with self.autocast(data.train.images.device):
+            tested = classifier_accuracy(model, data)
+        return {**super().accuracies(model, data), "test_accuracy": tested}
 
 
 class Worker:
@@ -272,19 +278,9 @@ class SplitLearningTrainer(RoundTrainer):
         """Client part, server part, pooling and classifier; a copy."""
         return copy.deepcopy(nn.Sequential(self.shared.row_module(0).layers, *self.server_model))
 
-    def knn_model(self) -> nn.Module:
-        return self.backbone(self.global_model())
-
-    def backbone(self, model: nn.Sequential) -> nn.Sequential:
-        return model[:-1]
-
     def summary(self) -> dict[str, Any]:
-        """In addition ``test_accuracy``, that of the classifier itself."""
-        model = self.global_model()
-        model.load_state_dict(self.best["model"])
-        with self.settings.autocast(self.device):
-            accuracy = classifier_accuracy(model, self.data)
-        return {"method": self.settings.method, **super().summary(), "test_accuracy": accuracy}
+        """In addition the method's name."""
+        return {"method": self.settings.method, **super().summary()}
 
     # ---------------------------------------------------------------- interruption
 

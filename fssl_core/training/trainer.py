@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
 from fssl_core.federation.ledger import Ledger
 from fssl_core.federation.rows import Room
 from fssl_core.random import generator
@@ -74,13 +73,9 @@ class Trainer(ABC):
     def global_model(self) -> nn.Module:
         """The model that all clients share: a copy, with the state that :attr:`best` keeps."""
 
-    @abstractmethod
     def knn_model(self) -> nn.Module:
         """The part of :meth:`global_model` whose output kNN compares."""
-
-    @abstractmethod
-    def backbone(self, model: nn.Module) -> nn.Module:
-        """The part of a global model that is left after pre-training: images to features."""
+        return self.settings.compared(self.global_model())
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -111,18 +106,7 @@ class Trainer(ABC):
 
     def validate(self) -> float:
         """kNN accuracy of the model that all clients share, on the validation share of the test set; NaN unlabelled."""
-        if not self.data.labelled:
-            return math.nan
-        s = self.settings
-        with s.autocast(self.device):
-            return validation_accuracy(
-                self.knn_model(),
-                self.data,
-                share=s.validation_share,
-                seed=s.seed,
-                k=s.knn_k,
-                temperature=s.knn_temperature,
-            )
+        return self.settings.knn_accuracy(self.knn_model(), self.data)
 
     def preferred(self, knn_accuracy: float) -> bool:
         """Whether the model that has this accuracy is the one to keep: the best so far, or always the last."""
@@ -159,25 +143,19 @@ class Trainer(ABC):
 
         The linear probe uses the full test set; without labels there is none, whatever ``probe_epochs`` says.
         """
-        s = self.settings
+        model = self.global_model()
+        model.load_state_dict(self.best["model"])
         last = {name: value for name, value in self.metrics[-1].items() if name not in ("epoch", "knn_accuracy")}
         traffic = torch.stack(self.ledger.epochs).sum(2).double()  # [epochs, clients] in bytes
-        result = {
+        return {
             "knn_accuracy": self.best["knn_accuracy"],
             "best_epoch": self.best["epoch"],
             **last,
             "bytes_per_client_epoch": traffic.mean().item(),
             "training_images": len(self.data.train),
             "official_data": self.data.official,  # False: not comparable with published numbers
+            **self.settings.accuracies(model, self.data),
         }
-        if s.probe_epochs and self.data.labelled:
-            model = self.global_model()
-            model.load_state_dict(self.best["model"])
-            with s.autocast(self.device):
-                result["linear_probe_accuracy"] = probe_accuracy(
-                    self.backbone(model), self.data, epochs=s.probe_epochs, seed=s.seed
-                )
-        return result
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """What was measured, tidy: ``metrics`` by epoch or round, ``traffic`` by epoch or round and client."""

@@ -113,6 +113,7 @@ def test_training_equals_adamw_by_hand():
         "fine_tune_batch_mean_per_class_accuracy": by_batch.mean_per_class_accuracy,
         "best_fine_tune_accuracy": done.table("metrics")["accuracy"].max(),
         "labelled_images": 200,
+        "chance": data.test.labels.bincount().max().item() / len(data.test.labels),
         "official_data": False,
     }
     assert 0.2 < whole.accuracy < 1

@@ -116,6 +116,7 @@ def test_a_run_trains_the_probe_by_its_protocol_on_features_of_the_labelled_imag
         "linear_probe_accuracy": pytest.approx(expected.accuracy, abs=1e-2),
         "best_linear_probe_accuracy": pytest.approx(expected.best_accuracy, abs=1e-2),
         "labelled_images": 200,
+        "chance": data.test.labels.bincount().max().item() / len(data.test.labels),
         "official_data": False,
     }
     assert done.table("metrics")["epoch"].tolist() == list(range(1, 151))
