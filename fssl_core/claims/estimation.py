@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from fssl_core.errors import FsslError
 
@@ -52,7 +51,11 @@ class Estimate:
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """The two-sided confidence interval; nan where there is none."""
-        half = 0.0 if self.error == 0 else float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
+        if self.error == 0:
+            return self.value, self.value
+        from scipy.special import stdtrit  # half a second, which a notebook without claims need not wait
+
+        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
         return self.value - half, self.value + half
 
 

@@ -3,7 +3,7 @@
 Tun et al., "LW-FedSSL", arXiv:2401.11647, Tables 2 to 6, 10 and 11, Fig. 5, Section A.1. The paper says: download and
 upload over all rounds; forward passes by fvcore for a single input; the backward pass costs two forward passes, so a
 trained part counts three and a frozen one counts one. The rest is our reading, under which the printed cells come out
-(``reference/accounting_conventions.md``):
+(``papers/data/accounting_conventions.md``):
 
 - a "GB" is 1000 MiB, a value has 4 bytes; the heads are sent in every round, target branches never,
 - a finished block is not sent again: the engine's ledger counts it once more, when the next stage begins (Algorithm 1,

@@ -2,7 +2,7 @@
 
 Motamedi and Kim, "Modular Federated Contrastive Learning with Twin Normalization for Resource-limited Clients", TMLR,
 Section 5.4, Equations 4 to 6, Tables 3, 9, 10 and 15. Everything is counted on modules without values; nothing but the
-paper's settings is typed in. Three readings are needed beside the equations (``reference/accounting_conventions.md``):
+paper's settings is typed in. Three readings are needed beside them (``papers/data/accounting_conventions.md``):
 
 - Equations 4 and 5 multiply by the code rate R = 1/3; the printed cells need its inverse, 3, the bits that a code of
   that rate puts on the channel. ``coding`` chooses: ``"literal"`` or ``"transmitted"``.

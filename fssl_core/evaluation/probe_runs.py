@@ -2,7 +2,7 @@
 
 L-DAWA: Ur Rehman et al., "L-DAWA: layer-wise divergence aware weight aggregation in federated self-supervised visual
 representation learning", ICCV 2023, Section 4.3 (all labels, 1 % and 10 %) and Section 5.5 (transfer to another data
-set). ``reference/ldawa_settings.yaml`` lists what the paper leaves open. Images of another data set are normalised
+set). ``papers/data/ldawa_settings.yaml`` lists what the paper leaves open. Images of another data set are normalised
 with the mean and deviation of the pre-training's own: the frozen backbone then sees what it always saw of a pixel.
 
 Differs from the authors' code: which images are labelled there is in files that are not released, here it is a random

@@ -148,7 +148,7 @@ def _head(features: int, hidden: int, classes: int, start: torch.Generator) -> n
 class SemiSupervisedSettings(DownstreamSettings):
     """A head trained on few labels, on top of a pre-training; its summary has ``semi_supervised_accuracy``.
 
-    Defaults: the authors' code, see ``reference/mocosfl_settings.yaml``.
+    Defaults: the authors' code, see ``papers/data/mocosfl_settings.yaml``.
     """
 
     version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again

@@ -10,7 +10,7 @@ from fssl_core.training.averaging import METHODS, AveragingSettings
 
 SSL_METHODS = {"SimCLR": "simclr", "Barlow Twins": "barlow-twins"}  # by their names in L-DAWA's tables
 
-# L-DAWA, Section 4.2, and what its code adds; see reference/ldawa_settings.yaml.
+# L-DAWA, Section 4.2, and what its code adds; see papers/data/ldawa_settings.yaml.
 _PAPER: dict[str, Any] = {
     "clients": 10,
     "rounds": 200,

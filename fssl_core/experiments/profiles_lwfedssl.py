@@ -13,7 +13,7 @@ from fssl_core.settings import check_choice
 from fssl_core.training.averaging import METHODS
 from fssl_core.training.layerwise import LayerwiseSettings
 
-_HEADS: dict[str, dict[str, Any]] = {  # Section 4.1; normalisation: reference/accounting_conventions.md
+_HEADS: dict[str, dict[str, Any]] = {  # Section 4.1; normalisation: papers/data/accounting_conventions.md
     "MoCoV3": {"name": "moco-v3"},
     "BYOL": {
         "name": "byol",

@@ -1,7 +1,7 @@
 """ResNet-18 with the stem of the ImageNet paper (He et al., CVPR 2016): 7x7, stride 2, and a max-pool of stride 2.
 
 LW-FedSSL (Tun et al., Table 4) trains it on images of 32 px: only this stem fits the traffic and the FLOPs that the
-paper prints (``reference/accounting_conventions.md``, Section 1.2).
+paper prints (``papers/data/accounting_conventions.md``, Section 1.2).
 """
 
 from torch import nn

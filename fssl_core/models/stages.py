@@ -4,7 +4,7 @@ LW-FedSSL: Tun et al., "LW-FedSSL: resource-efficient layer-wise federated self-
 and 4.5. A "layer" of the paper is a block of a vision transformer, or one of the four stages of a ResNet; a stage of
 training adds one of them, or several (Table 3, :mod:`fssl_core.federation.schedule`).
 
-What the paper leaves open follows from the traffic that it prints (``reference/accounting_conventions.md``, Section
+What the paper leaves open follows from the traffic that it prints (``papers/data/accounting_conventions.md``, Section
 1.2): what comes before the first layer, a patch projection or a stem, belongs to the first layer, and the final norm of
 a transformer is part of the model, trained and exchanged in every stage.
 """

@@ -2,7 +2,7 @@
 
 LW-FedSSL: Tun et al., "LW-FedSSL: resource-efficient layer-wise federated self-supervised learning", Section 4.1
 (ViT-Tiny of 12 blocks) and Table 11 (patches of 4, 8 and 16 pixels). What the paper leaves open follows from the
-traffic and the FLOPs that it prints, see ``reference/accounting_conventions.md``, Section 1.1: width 192, 3 heads, an
+traffic and the FLOPs that it prints, see ``papers/data/accounting_conventions.md``, Section 1.1: width 192, 3 heads, an
 MLP of 4 times the width, no class token, no bias in the projection to queries, keys and values, and positions that are
 not trained: the sine-cosine table of MoCo-v3's code (Chen et al., ICCV 2021).
 

@@ -2,7 +2,7 @@
 
 Zhang et al., "Federated Unsupervised Representation Learning", arXiv:2010.08982: the dictionary module and the
 alignment module. A baseline of LW-FedSSL (Tun et al., arXiv:2401.11647, Table 2), whose resources say more about the
-first than its text: see ``reference/accounting_conventions.md``, Section 1.2.
+first than its text: see ``papers/data/accounting_conventions.md``, Section 1.2.
 
 Dictionary. After local training a client sends a projection of each image that its last epoch saw; the union of what
 all clients of a round sent goes to those of the next one, in all rounds but the first. With z the unit embeddings of

@@ -1,4 +1,4 @@
-"""The papers' own numbers, settings and claims, as the package data in ``fssl_core/reference`` state them."""
+"""The papers' own numbers, settings and claims, as the package data in ``fssl_core/papers/data`` state them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +157,7 @@ def paper_claims(key: str) -> list[Claim]:
 
 
 def _folder() -> Traversable:
-    return resources.files("fssl_core.reference")
+    return resources.files("fssl_core.papers").joinpath("data")
 
 
 def _yaml(key: str, what: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Decoders from activations back to images: what a model inversion attack trains.
 
-The networks of MocoSFL's and MonAcoSFL's code (``official_code.attack`` of ``reference/monacosfl_settings.yaml``), by
+The networks of MocoSFL's and MonAcoSFL's code (``official_code.attack`` of ``papers/data/monacosfl_settings.yaml``), by
 their names there: ``res_normN4C64`` is a residual block to 64 channels, four more of them, and two stages that double
 the image size where the latent is still too small and are one more block where it is not (three or more stages where
 the latent is more than four times too small), and a last block to the image's channels, through a sigmoid.

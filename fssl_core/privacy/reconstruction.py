@@ -74,7 +74,7 @@ class ReconstructionSettings(Settings):
     surrogate: str = "random"  # without collusion: "random" stays as it is, "fitted" is fitted with the images
     unmix: bool = False  # undo DataMix first, in groups of two; else a mixture is taken for a representation
     seed: int = 1138
-    images: Annotated[int, Range(2)] = 8  # attacked at once: reference/mfcl_settings.yaml; two have a standard error
+    images: Annotated[int, Range(2)] = 8  # attacked at once: papers/data/mfcl_settings.yaml; two have a standard error
     iterations: Count = 300  # enough: the error does not fall any more
     learning_rate: NonNegative = 0.1  # of Adam, in units of a pixel's range
     total_variation: NonNegative = 1e-3  # weight

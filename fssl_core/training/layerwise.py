@@ -44,7 +44,7 @@ OPTIMIZERS = ("adamw", "sgd")
 class LayerwiseSettings(AveragingSettings):
     """Federated averaging in stages.
 
-    Defaults: Section 4.1, and for what it leaves open ``reference/lwfedssl_settings.yaml``.
+    Defaults: Section 4.1, and for what it leaves open ``papers/data/lwfedssl_settings.yaml``.
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again

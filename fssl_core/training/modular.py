@@ -9,7 +9,7 @@ Motamedi and Kim, "Modular Federated Contrastive Learning with Twin Normalizatio
    sees nothing else, trains the remaining layers and the projection layers of Table 11 by NT-Xent (Eq. 7). No
    gradient goes back.
 
-Values are those of Table 12, and for what it leaves open ``reference/mfcl_settings.yaml``. Our choices beside them: an
+Values are those of Table 12, and for what it leaves open ``papers/data/mfcl_settings.yaml``. Our choices: an
 epoch of phase 2 shows each image once, in the pair whose turn it is, as SimCLR counts epochs; Adam starts afresh in
 each client's round; a client module that has batch norm uses its running statistics in phase 2. As in the paper's
 traffic (Eq. 5), the rServer module that is sent to the clients at the end is not counted.

@@ -21,7 +21,7 @@ average is over exactly the clients that took part. The symmetric loss has three
 (:mod:`fssl_core.training.split_server`): the default is that of MonAcoSFL's code for both methods, which then differ in
 nothing but the average; the profiles ``paper`` and ``gpu`` take MocoSFL's text for MocoSFL on its own. There the client
 sends two activations of an image, not four, and the server's gradient is another (in MocoSFL's code it is twice as
-large still). ``reference/monacosfl_settings.yaml`` and ``reference/mocosfl_settings.yaml`` list all of them.
+large still). ``papers/data/monacosfl_settings.yaml`` and ``papers/data/mocosfl_settings.yaml`` list all of them.
 """
 
 import copy
@@ -53,7 +53,7 @@ MEASURED = ("misalignment_before_sync", "misalignment", "divergence", "identifia
 class SplitSettings(FederationSettings):
     """Everything that decides the result of one run. Defaults: MonAcoSFL, Section 5.1, 20 clients on CIFAR-10.
 
-    Where the paper leaves a value open, the default is the one that ``reference/monacosfl_settings.yaml`` gives a
+    Where the paper leaves a value open, the default is the one that ``papers/data/monacosfl_settings.yaml`` gives a
     reason for. ``learning_rate`` and the batch are those of the paper; ``client_learning_rate`` of None means the same
     rate on the clients. The server's loss is a mean over the images of all clients, so each client's gradient carries
     a factor 1 / clients; a run with few steps may scale the clients' rate up by that number.

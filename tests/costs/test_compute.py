@@ -9,7 +9,7 @@ import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import fssl_core.reference
+import fssl_core.papers
 from fssl_core.costs import (
     MOCOSFL_PASSES,
     Memory,
@@ -23,7 +23,7 @@ from fssl_core.costs import (
 from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone, cut, cut_layers
 
-SETTINGS = yaml.safe_load(Path(fssl_core.reference.__path__[0], "mocosfl_settings.yaml").read_text("utf-8"))
+SETTINGS = yaml.safe_load(Path(fssl_core.papers.__path__[0], "data", "mocosfl_settings.yaml").read_text("utf-8"))
 FVCORE = SETTINGS["official_code"]["flops_check"]
 IMAGE = (3, 32, 32)
 

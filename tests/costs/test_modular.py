@@ -38,7 +38,8 @@ from fssl_core.papers.reference import paper_table
 
 def stated_rows():
     """Section 2.3 of the conventions: what was found once, by other code. A cell "21e8" is 21 x 10^8."""
-    text = resources.files("fssl_core.reference").joinpath("accounting_conventions.md").read_text(encoding="utf-8")
+    file = resources.files("fssl_core.papers").joinpath("data", "accounting_conventions.md")
+    text = file.read_text(encoding="utf-8")
     section = text.split("### 2.3")[1].split("###")[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
     # the column of the formula holds a "|D|" in places: count from both ends

@@ -7,12 +7,12 @@ import pytest
 import torch
 import yaml
 
-import fssl_core.reference
+import fssl_core.papers
 from fssl_core.costs import RULES, engine_traffic, split_traffic, traffic_table
 from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone, cut
 
-SETTINGS = yaml.safe_load(Path(fssl_core.reference.__path__[0], "monacosfl_settings.yaml").read_text("utf-8"))
+SETTINGS = yaml.safe_load(Path(fssl_core.papers.__path__[0], "data", "monacosfl_settings.yaml").read_text("utf-8"))
 COMPUTED = SETTINGS["official_code"]["overhead"]["computed_224"]
 MIB = 2**20
 

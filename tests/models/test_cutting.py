@@ -6,12 +6,12 @@ import pytest
 import torch
 import yaml
 
-import fssl_core.reference
+import fssl_core.papers
 from fssl_core.errors import SettingError
 from fssl_core.models import ARCHITECTURES, build_backbone, client_elements, cut, cut_layers, latent_shape, norms_of
 from fssl_core.random import generator
 
-SETTINGS = yaml.safe_load(Path(fssl_core.reference.__path__[0], "monacosfl_settings.yaml").read_text("utf-8"))
+SETTINGS = yaml.safe_load(Path(fssl_core.papers.__path__[0], "data", "monacosfl_settings.yaml").read_text("utf-8"))
 CUTS = SETTINGS["official_code"]["cut_layer"]
 
 

@@ -66,7 +66,7 @@ def test_resnet18_with_the_imagenet_stem_equals_torchvisions():
 def test_resnet18_has_the_size_and_the_cost_that_table_4_implies():
     backbone = build_backbone("resnet18-imagenet", norm="batch")
     values = sum(value.numel() for key, value in backbone.state_dict().items() if "num_batches" not in key)
-    head, predictor = 659_968, 263_168 + 1_024  # reference/accounting_conventions.md, 1.2 and 1.1
+    head, predictor = 659_968, 263_168 + 1_024  # papers/data/accounting_conventions.md, 1.2 and 1.1
     sent = 2 * 4 * 120 * (values + head + predictor) / (1000 * 2**20)
     assert round(sent, 2) == 11.09
     flops = forward_macs(nn.Sequential(backbone, GlobalPool()), (3, 32, 32)).total

@@ -16,7 +16,7 @@ ARTIFACTS = {
     "mfcl": {f"table{n}" for n in (*range(1, 9), *range(14, 18))}
     | {"fig3", "fig4", "fig6", "fig7", "fig8", "fig9", "architecture"},
 }
-FILES = sorted(file.name for file in resources.files("fssl_core.reference").iterdir())
+FILES = sorted(file.name for file in resources.files("fssl_core.papers").joinpath("data").iterdir())
 
 
 @pytest.mark.parametrize("key", PAPERS)

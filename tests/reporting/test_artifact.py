@@ -9,7 +9,8 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.provenance import cpu_name
 from fssl_core.reporting.artifact import Artifact
 
-RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]})
+RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]} | {"seed": 0})
+RESULTS = pd.concat([RESULTS, RESULTS.assign(seed=1)], ignore_index=True).assign(norm="group", photograph="china")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_save_writes_figure_numbers_and_how_they_were_made(figures):
         "seeds": [0, 1, 2],
         "settings": {"width": 64},
         "device": cpu_name(),
-        "claims": {"holds": 1, "fails": 0, "not run": 0},
+        "claims": {"reproduced": 1, "contradicted": 0, "inconclusive": 0, "not run": 0},
     }
     assert {name: record[name] for name in expected} == expected
     assert set(record["versions"]) == {"python", "torch", "fssl_core"}

@@ -106,8 +106,9 @@ def project(tmp_path, monkeypatch):
 def record(project, profile, similarity):
     folder = project / "figures" / "monacosfl"
     folder.mkdir(parents=True, exist_ok=True)
-    layers = [1, 5, 9, 13, 17]
-    pd.DataFrame({"layer": layers, "similarity": similarity}).to_csv(folder / f"fig2.{profile}.csv", index=False)
+    table = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": similarity, "norm": "group", "photograph": "china"})
+    table = pd.concat([table.assign(seed=seed) for seed in range(2)])
+    table.to_csv(folder / f"fig2.{profile}.csv", index=False)
     (folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile}))
     (folder / f"fig2.{profile}.png").touch()
 

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -18,7 +17,6 @@ from fssl_core.reporting.gallery import kept_verdicts
 from fssl_core.reporting.index_page import index_blocks, update_index
 
 ROOT = Path(__file__).parents[2]
-NO_CLAIMS = pd.DataFrame(columns=["artifact", "claim", "verdict", "value", "profile"])
 
 
 def without_smoke(text: str) -> list[list[str]]:
@@ -96,7 +94,7 @@ def project(tmp_path, monkeypatch):
     """A project with two notebooks, one of them recorded, of the only paper."""
     chapter = CHAPTERS["monacosfl"]
     monkeypatch.setattr(index_page, "CHAPTERS", {"monacosfl": chapter})
-    monkeypatch.setattr(index_page, "kept_verdicts", lambda: NO_CLAIMS)
+    monkeypatch.setattr(index_page, "kept_verdicts", list)
     monkeypatch.setattr(index_page, "claims_list", lambda claims: "no claims")
     monkeypatch.delenv("FSSL_FIGURES", raising=False)
     monkeypatch.chdir(tmp_path)
