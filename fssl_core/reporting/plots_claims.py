@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from fssl_core.claims.verdict import AS_PRINTED, EVIDENCE, OURS, Verdict, number_with_interval, shown
 from fssl_core.papers.reference import PAPERS
@@ -36,7 +37,8 @@ def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
     colours = {"consistent": "#56b4e9", "inconsistent": "#cc78bc", "prints none": "#e3e3e3"}
     _stacked(axes[2], table.reindex(columns=[*colours], fill_value=0), colours)
     axes[2].set_title("the paper with itself")
-    data = sorted({verdict.data for verdict in verdicts if verdict.data and verdict.evidence == "trained"})
+    trained = [verdict for verdict in verdicts if verdict.evidence == "trained" and verdict.ours != "not run"]
+    data = sorted({verdict.data for verdict in trained})
     keys = [Patch(color=colour, label=name) for name, colour in (COLOURS | colours).items() if name != "not run"]
     keys.insert(3, Patch(color=COLOURS["not run"], label="not run / prints none"))
     fig.legend(handles=keys[:-1], loc="outside lower left", ncols=7)
@@ -53,6 +55,7 @@ def _stacked(ax: Axes, table: pd.DataFrame, colours: dict[str, str]) -> None:
         left = left + counts
     ax.set_yticks(range(len(table)), table.index)
     ax.invert_yaxis()
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("claims")
     ax.grid(False, axis="y")
 
