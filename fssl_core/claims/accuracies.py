@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pandas as pd
 
-from fssl_core.claims.estimation import Cells
+from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import printed_cells
@@ -27,6 +27,8 @@ def table_claims(by: Sequence[str], protocol: str | None = None) -> Callable[...
             return Cells(cells, "value", by, exact=True)
 
         def ours(results: pd.DataFrame) -> dict[str, Cells]:
+            if "accuracy" not in results:
+                raise NotRun("no accuracy is recorded")
             rows = results if protocol is None else results[results["protocol"] == protocol]
             return by_protocol(rows, by, failing)
 

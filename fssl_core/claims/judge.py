@@ -51,12 +51,14 @@ class Check:
         ours: of the results of an artifact.
         printed: None where the paper prints no number of it.
         scale: whether the claim states a number of points.
+        smoke: whether exact evidence counts at ``smoke``, too, where models are tiny.
     """
 
     rule: Rule
     ours: Callable[[pd.DataFrame], Any] | None
     printed: Callable[[], Any] | None
-    scale: bool
+    scale: bool = False
+    smoke: bool = True
 
 
 CHECKS: dict[str, Check] = {}
@@ -68,6 +70,7 @@ def claim(
     ours: Callable[[pd.DataFrame], Any] | None = lambda results: results,
     printed: Callable[[], Any] | None = None,
     scale: bool = False,
+    smoke: bool = True,
 ) -> Callable[[Rule], Rule]:
     """Register the decorated rule as the check of a claim; arguments as :class:`Check` has them.
 
@@ -78,7 +81,7 @@ def claim(
     def register(rule: Rule) -> Rule:
         if id in CHECKS:
             raise ValueError(f"claim {id!r} has two checks: {CHECKS[id].rule} and {rule}")
-        CHECKS[id] = Check(rule, ours, printed, scale)
+        CHECKS[id] = Check(rule, ours, printed, scale, smoke)
         return rule
 
     return register
@@ -166,8 +169,8 @@ def _why_not(check: Check, trained: bool, results: pd.DataFrame, profile: str) -
         return "nothing recorded"
     if check.ours is None:
         return "only the paper's own table can show it"
-    if trained and profile == "smoke":
-        return "needs training: laptop or above"
+    if profile == "smoke" and (trained or not check.smoke):
+        return f"needs {'training' if trained else 'a real model'}: laptop or above"
     if trained and results.empty:
         return "no results"
     if trained and check.scale and profile not in FULL_SCALE:

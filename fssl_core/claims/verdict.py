@@ -121,7 +121,10 @@ def counts(verdicts: Sequence[Verdict]) -> str:
 
 
 def table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """For readers, a row each: id, artifact, claim, check, reading, paper, ours, deciding, evidence, profile, data."""
+    """For readers, a row each: id, artifact, claim, check, reading, paper, ours, deciding, evidence, profile, data.
+
+    The claim says how it is read, where there are two ways.
+    """
     columns = [
         "id",
         "artifact",

@@ -78,6 +78,15 @@ def test_exact_evidence_has_one_reading_and_is_judged_at_smoke(check):
     assert (verdict.ours, verdict.evidence, verdict.paper_consistent) == ("reproduced", "exact", None)
 
 
+def test_a_benchmark_is_not_judged_on_the_tiny_models_of_smoke(check, monkeypatch):
+    claim = Claim(*list(vars(CLAIM).values())[:6], "toy")
+    rule = judge.Check(lambda frame: fact("rows", len(frame), 6, 6), lambda frame: frame, None, smoke=False)
+    monkeypatch.setitem(judge.CHECKS, CLAIM.id, rule)
+    found = [verdicts(runs(LDAWA=1, FedAvg=2), profile, claim)[0] for profile in ("smoke", "laptop")]
+    assert [verdict.ours for verdict in found] == ["not run", "reproduced"]
+    assert found[0].reason == "needs a real model: laptop or above"
+
+
 @pytest.mark.parametrize(
     ("profile", "scale", "results", "reason"),
     [
