@@ -122,7 +122,7 @@ def test_only_pytorch_asks_for_the_pinned_cuda_packages():
 
 
 def test_citation_names_the_five_papers_of_the_reference_values():
-    claims = (ROOT / "fssl_core" / "reference").glob("*_claims.yaml")
+    claims = (ROOT / "fssl_core" / "papers" / "data").glob("*_claims.yaml")
     papers = {path.name.removesuffix("_claims.yaml") for path in claims}
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {reference["abbreviation"] for reference in citation["references"]} == papers
