@@ -222,12 +222,12 @@ class Cells:
             frame = frame.assign(_above=100 * (known[accuracy] - beaten))
         rows = frame.groupby([*by, *repeats], dropna=False, sort=False)[[value, *baseline]].mean().reset_index()
         cell = rows.groupby(by, dropna=False, sort=False).ngroup().to_numpy() if by else np.zeros(len(rows), dtype=int)
+        if not exact and not repeats:  # nothing says which rows belong together
+            rows = rows.assign(seed=range(len(rows)))
         values = rows.assign(cell=cell).rename(columns={value: "value"})
         self.by, self.unit, self.label = by, unit, label
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
-        seeds = repeats or ([] if exact else ["_row"])
-        values = values.assign(_row=range(len(values))).rename(columns={"_row": "seed"} if "_row" in seeds else {})
-        self._design = _Design(values[["cell", *(["seed"] if seeds else []), "value"]])
+        self._design = _Design(values[["cell", *([] if exact else ["seed"]), "value"]])
         self._gate = None
         if accuracy is not None:
             names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
@@ -270,8 +270,12 @@ class Cells:
             mask &= self.index[name].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
         if not mask.any():
             raise NotRun(f"needs {in_words(levels)}")
+        return self._part(self.index[mask])
+
+    def _part(self, index: pd.DataFrame) -> "Cells":
+        """These cells alone, over the same variances."""
         part = object.__new__(Cells)
-        part.__dict__ = self.__dict__ | {"index": self.index[mask]}
+        part.__dict__ = self.__dict__ | {"index": index}
         return part
 
     def mean(self, **levels: Any) -> Quantity:
@@ -293,9 +297,8 @@ class Cells:
             return [("", self)]
         parts = []
         for key, part in self.index.groupby(columns, dropna=False, sort=False):
-            piece = object.__new__(Cells)
-            piece.__dict__ = self.__dict__ | {"index": part}
-            parts.append((", ".join(_level(name, level) for name, level in zip(columns, key, strict=True)), piece))
+            name = ", ".join(_level(column, level) for column, level in zip(columns, key, strict=True))
+            parts.append((name, self._part(part)))
         return parts
 
 

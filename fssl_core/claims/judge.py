@@ -101,18 +101,18 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
     """
     check = _checks(key)[claim.id]
     trained = claim.compute in ("training", "table_arithmetic")
-    of_paper = _answer(check.rule, check.printed) if check.printed else None
+    of_paper = _answer(check.rule, check.printed) if check.printed else ""
+    printed = None if isinstance(of_paper, str) else of_paper
     common = {
         "id": claim.id,
         "artifact": f"{key}/{claim.artifact}",
         "claim": claim.claim,
         "check": claim.check,
-        "paper_consistent": None if of_paper is None or isinstance(of_paper, str) else of_paper.answer(),
+        "paper_consistent": None if printed is None else printed.answer(),
         "evidence": "trained" if trained else "exact",
         "profile": profile,
         "data": data,
     }
-    printed = None if of_paper is None or isinstance(of_paper, str) else of_paper
     verdicts = []
     for reading, rows in _readings(key, results) if trained else [(AS_PRINTED, results)]:
         outcome = _why_not(check, trained, rows, profile)

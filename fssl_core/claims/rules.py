@@ -181,30 +181,6 @@ def best(
     return every(parts)
 
 
-def gains_are(
-    cells: Cells,
-    winner: str,
-    loser: str,
-    stated: Mapping[Any, float],
-    margin: float,
-    *,
-    of: str,
-) -> Outcome:
-    """A winner's gain on each level of a column is the one stated, up to a margin: a claim about scale."""
-    return every(
-        _difference(
-            cells.where(**{of: level}),
-            {"method": winner},
-            {"method": loser},
-            str(level),
-            gain - margin,
-            gain + margin,
-        )
-        for level, gain in stated.items()
-        if level in cells.levels(of)
-    )
-
-
 def ordered(
     cells: Cells, along: str, levels: Sequence | None = None, *, each: Sequence[str] = (), slack: float | None = None
 ) -> Outcome:

@@ -17,7 +17,6 @@ from fssl_core.claims.rules import (
     equivalent,
     every,
     fact,
-    gains_are,
     ordered,
     share,
 )
@@ -172,13 +171,6 @@ def test_equivalent_and_across(table):
     ]
     found = outcome(lambda: across(cells, "level", 1, 4, low=-1, high=2, each=["method", "set"]))
     assert found is all_of(changes, lambda change: -1 <= change <= 2)
-
-
-def test_gains_are_those_stated():
-    table = pd.DataFrame({"method": ["a", "b"] * 2, "set": list("xxyy"), "points": [3.0, 1.0, 9.0, 4.0]})
-    cells = Cells(table, "points", ["method", "set"], exact=True)
-    assert gains_are(cells, "a", "b", {"x": 2.4, "y": 5.0}, 0.5, of="set").answer() is True
-    assert gains_are(cells, "a", "b", {"x": 2.4, "y": 5.6}, 0.5, of="set").answer() is False
 
 
 def test_quantities_have_names():
