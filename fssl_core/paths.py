@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-PROFILES = ("smoke", "laptop", "gpu", "paper")  # from the least to the most faithful
+PROFILES = ("smoke", "laptop", "workstation", "gpu", "paper")  # from the least to the most faithful
 
 
 def project_root() -> Path:

@@ -1,13 +1,16 @@
-"""Settings by profile: the same experiment at four sizes. Here those of the engines; papers have files of their own.
+"""Settings by profile: the same experiment at five sizes. Here those of the engines; papers have files of their own.
 
-=======  ==================================================  =============================================
-profile  data and model                                      for
-=======  ==================================================  =============================================
-smoke    embedded digits, width 8, a few steps               tests and first contact; decides no claim
-laptop   embedded digits, ResNet-10 of width 16, 400 steps   the direction of a claim in minutes on a CPU
-gpu      real data, full width, a short schedule             numbers near the paper's
-paper    the paper's own settings                            reproduction
-=======  ==================================================  =============================================
+===========  ===============================================  ==========================================
+profile      data and model                                   for
+===========  ===============================================  ==========================================
+smoke        embedded digits, width 8, a few steps            tests and first contact; decides no claim
+laptop       embedded digits, ResNet-10 of width 16, 400      the direction of a claim on digits, in
+             steps                                            minutes on a CPU
+workstation  10,000 real images, the paper's network with a   the direction of a claim on real images, in
+             quarter of its channels, 15 to 150 epochs        an hour of a CPU's core or minutes of a GPU
+gpu          all images, full width, a short schedule         numbers near the paper's
+paper        the paper's own settings                         reproduction
+===========  ===============================================  ==========================================
 """
 
 from collections.abc import Mapping
@@ -32,6 +35,9 @@ SMALL: dict[str, Any] = {
     "seed": 0,
 }
 TINY: dict[str, Any] = SMALL | {"train_images": 400, "width": 8, "probe_epochs": 10}
+# What `workstation` has of real data and of a paper's network. The arithmetic is bfloat16 on every machine, so a run is
+# the same run wherever it is computed.
+REAL: dict[str, Any] = {"train_images": 10_000, "width": 16, "precision": "bfloat16", "seed": 0}
 SMALL_HEADS: dict[str, dict[str, Any]] = {  # by objective
     "moco-v2": {"projector": (128, 64), "queue_size": 1000},
     "byol": {"projector": (128, 64), "predictor": (128, 64)},
@@ -57,6 +63,8 @@ _LAPTOP: dict[str, Any] = SMALL | {
     "epochs": 10,
 }
 _SMOKE: dict[str, Any] = _LAPTOP | TINY | {"sync_every": 2, "epochs": 2}
+# Between two synchronisations lie 50 steps, as in the papers, whose epochs are five times as long.
+_WORKSTATION: dict[str, Any] = REAL | {"epochs": 20, "sync_every": 50}
 _PAPERS = {"MocoSFL": "mocosfl", "MonAcoSFL": "monacosfl"}  # by method
 _GPU: dict[str, Any] = {"epochs": 20, "precision": "bfloat16"}
 
@@ -77,10 +85,10 @@ def split_settings(
     ``paper`` data and architecture decide what else the paper sets.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         clients: size of the federation, 1 to 1000.
         method: ``"MocoSFL"`` or ``"MonAcoSFL"``.
-        paper: ``"mocosfl"`` or ``"monacosfl"``, whose settings ``gpu`` and ``paper`` have: MonAcoSFL's experiments
+        paper: ``"mocosfl"`` or ``"monacosfl"``, whose settings the larger profiles have: MonAcoSFL's experiments
             have MocoSFL, too, with settings of their own. None: that of the method's own paper.
         syncs_per_epoch: how often clients are synchronised in an epoch, evenly, at most after every step. The data
             set must be there, because its size decides how many steps an epoch has. None: the profile's
@@ -98,7 +106,7 @@ def split_settings(
     check_types(SplitSettings, {"clients": clients, **values})
     checked("syncs_per_epoch", syncs_per_epoch, Count | None)
     rule = auto_adjust(clients)
-    chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "gpu": _GPU, "paper": {}}[profile]
+    chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "workstation": _WORKSTATION, "gpu": _GPU, "paper": {}}[profile]
     settings = SplitSettings(clients=clients, client_batch=rule.client_batch, clients_per_epoch=rule.clients_per_epoch)
     settings = settings.changed(**chosen)
     # With a share of the clients in each epoch, more epochs let every client see its images as often.
@@ -112,6 +120,8 @@ def split_settings(
     else:
         steps = 50_000 // clients // rule.client_batch  # of an epoch of CIFAR
         derived |= _papers_own(paper or _PAPERS[method], steps, values)
+        if profile == "workstation":
+            derived |= {name: chosen[name] for name in ("sync_every", "seed")}
         # Of 1,000 clients a tenth takes part in an epoch; kNN on all images costs more than that trains.
         derived["validate_every"] = clients // rule.clients_per_epoch
     settings = settings.changed(**(derived | values))
@@ -150,7 +160,7 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
     small heads; at ``gpu`` the paper's rounds are cut to a tenth.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         objective: a key of ``OBJECTIVES``, or a dict with it as ``"name"`` and settings of the objective.
         **values: settings that replace the profile's.
 
@@ -164,6 +174,7 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
     chosen: dict[str, dict[str, Any]] = {
         "smoke": TINY | {"rounds": 2, "local_epochs": 1, "batch": 20},
         "laptop": SMALL | {"rounds": 5, "local_epochs": 2, "batch": 50},
+        "workstation": REAL | {"rounds": 20, "local_epochs": 2, "batch": 64},
         "gpu": {"rounds": 10, "precision": "bfloat16"},
         "paper": {},
     }

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.experiments.profiles import averaging_settings
+from fssl_core.experiments.profiles import REAL, averaging_settings
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
 from fssl_core.training.averaging import METHODS, AveragingSettings
@@ -43,6 +43,10 @@ _SMALL: dict[str, dict[str, Any]] = {
     | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16, "partition": "dirichlet:0.1:8"},
     "laptop": _DIGITS | {"rounds": 10, "local_epochs": 2, "batch": 32, "train_images": 2000, "probe_epochs": 30},
 }
+_SHORT: dict[str, dict[str, Any]] = {
+    "workstation": REAL | {"rounds": 20, "local_epochs": 2, "batch": 64, "probe_every": 5, "keep_every": 5},
+    "gpu": {"rounds": 20, "local_epochs": 1, "probe_every": 5, "keep_every": 2},
+}
 
 
 def ldawa_settings(
@@ -51,7 +55,7 @@ def ldawa_settings(
     """One cell of L-DAWA's tables: a federated method by its name there, at a profile.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         method: a key of ``METHODS``, such as ``"FedAvg"`` or ``"L-DAWA_Loss"``.
         ssl_method: ``"SimCLR"`` or ``"Barlow Twins"``.
         reading: ``"paper"``, or ``"code"``: one direction of SimCLR's loss, with the similarity of an embedding with
@@ -66,9 +70,7 @@ def ldawa_settings(
     check_choice("reading", reading, READINGS)
     check_choice("profile", profile, PROFILES)
     small = _SMALL.get(profile, {})
-    chosen = _PAPER | (
-        {"rounds": 20, "local_epochs": 1, "probe_every": 5, "keep_every": 2} if profile == "gpu" else small
-    )
+    chosen = _PAPER | small | _SHORT.get(profile, {})
     loss, first_rounds = READINGS[reading]
     objective = {"name": SSL_METHODS[ssl_method]} | values.pop("objective", {})
     own: dict[str, Any] = loss if objective["name"] == "simclr" else {}
@@ -89,7 +91,7 @@ def ldawa_probe(profile: str, pretraining: AveragingSettings, **values: Any) -> 
     """L-DAWA's evaluation of a federation (Section 4.3): SGD, 100 epochs, on un-pooled features as its code has them.
 
     Args:
-        profile: ``"smoke"``, where the probe is shorter, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: ``"smoke"``, where the probe is shorter, or another of :data:`~fssl_core.paths.PROFILES`.
         pretraining: the federation.
         **values: settings of the probe that replace these, such as ``label_fraction`` or ``dataset``.
     """

@@ -6,7 +6,7 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.experiments.profiles import SMALL_HEADS
+from fssl_core.experiments.profiles import REAL, SMALL_HEADS
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
@@ -64,11 +64,12 @@ _SMALL: dict[str, dict[str, Any]] = {
 def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: Any) -> LayerwiseSettings:
     """A federation of LW-FedSSL's tables by its name there, at a profile.
 
-    At ``smoke`` and ``laptop`` the encoder is a ResNet-10, whose four stages are the layers; at ``gpu`` there are 12
-    rounds of 180, one for each layer of the transformer.
+    At ``smoke`` and ``laptop`` the encoder is a ResNet-10, whose four stages are the layers; at ``workstation`` a
+    transformer of half the width, with two rounds for each layer; at ``gpu`` there are 12 rounds of 180, one for each
+    layer.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         method: ``"LW-FedSSL"``, ``"Prog-FedSSL"``, ``"FedMoCoV3"``, ``"FedBYOL"``, ``"FedSimCLR"``, ``"FedU"``,
             ``"FedEMA"``, ``"FedCA"``; or the name of an SSL method: trained on all images in one place.
         ssl_method: ``"MoCoV3"``, ``"BYOL"`` or ``"SimCLR"``.
@@ -91,6 +92,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         own |= {"projector": (128, 64)}
         if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
             own, chosen = own | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
+    elif profile == "workstation":
+        chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 24, "batch": 100}
     elif profile == "gpu":
         chosen |= {"rounds": 12, "precision": "bfloat16"}
     if "batch" in values:  # the rate is proportional to it (Section 4.1)
@@ -112,10 +115,10 @@ def lwfedssl_evaluation(
     """LW-FedSSL's evaluation of a federation: fine-tuning as in Section 4.1, or a linear probe, which it has not.
 
     Digits are too easy to tell encoders apart with all labels: at ``smoke`` and ``laptop`` fine-tuning sees few. At
-    ``gpu`` it has half of the paper's epochs.
+    ``workstation`` and ``gpu`` it has half of the paper's epochs.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         pretraining: the federation.
         protocol: a key of ``PROTOCOLS``.
         **values: settings of the evaluation that replace these, such as ``dataset`` or ``scratch``.
@@ -131,6 +134,6 @@ def lwfedssl_evaluation(
         chosen |= {"label_fraction": 0.1, "batch": 50, "base_learning_rate": 5e-3} | short
     elif profile in _SMALL:
         chosen |= {"epochs": pretraining.probe_epochs}
-    elif profile == "gpu" and protocol == "fine-tuning":
+    elif profile in ("workstation", "gpu") and protocol == "fine-tuning":
         chosen |= {"epochs": 20, "warmup_epochs": 5}
     return PROTOCOLS[protocol](pretraining=pretraining, seed=pretraining.seed).changed(**(chosen | values))

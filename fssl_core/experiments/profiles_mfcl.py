@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fssl_core.experiments.profiles import SMALL, SMALL_HEADS, TINY
+from fssl_core.experiments.profiles import REAL, SMALL, SMALL_HEADS, TINY
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
@@ -62,6 +62,10 @@ _MFCL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # phase 1, phase 2
             "probe_epochs": 30,
         },
     ),
+    "workstation": (
+        {name: REAL[name] for name in ("train_images", "width")} | {"rounds": 5},
+        {"epochs": 150, "warmup_epochs": 5, "validate_every": 30, "precision": REAL["precision"]},
+    ),
     "gpu": ({"rounds": 5}, {"epochs": 30, "warmup_epochs": 2, "validate_every": 10, "precision": "bfloat16"}),
     "paper": ({}, {"validate_every": 10}),
 }
@@ -101,7 +105,7 @@ def mfcl_settings(
     """A cell of MFCL's Table 2 that is MFCL: phase 2, with the phase 1 that it builds on.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         method: a key of ``MFCL_METHODS``.
         dataset: ``"cifar10"``, ``"cifar100"`` or ``"tiny-imagenet-200"``; digits at ``smoke`` and ``laptop``.
         xi: concentration of the Dirichlet distribution, above 0.
@@ -159,6 +163,7 @@ _NARROW: dict[str, dict[str, dict[str, Any]]] = {  # at least four channels are 
     "smoke": {"HeteroFL": {"shares": (1.0, 0.5)}, "Split-Mix": {"shares": (0.5, 1.0), "bases": 2}},
     "laptop": {"HeteroFL": {"shares": (1.0, 0.5, 0.25)}, "Split-Mix": {"shares": (0.25, 0.5, 1.0), "bases": 4}},
 }
+_NARROW["workstation"] = _NARROW["laptop"]  # both have 16 channels
 _CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet-200": 200, "scattered-digits": 10}
 _RIVAL_HEADS: dict[str, dict[str, Any]] = SMALL_HEADS | {
     "moon": {"projector": (64, 32)},
@@ -175,10 +180,11 @@ def mfcl_rival_settings(
 ) -> FederationSettings:
     """A cell of MFCL's Tables 2 and 4 that is not MFCL: a federated method by its name there, at a profile.
 
-    At ``gpu`` there are six rounds of five local epochs: as many passes over the images as in MFCL's second phase.
+    At ``gpu`` there are six rounds of five local epochs, at ``workstation`` thirty: as many passes over the images as
+    in MFCL's second phase.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         method: ``"FedAvg"``, ``"FedProx"``, ``"MOON"``, ``"FSL"``, ``"HeteroFL"``, ``"Split-Mix"`` or ``"FedPAC"``,
             which train with labels; ``"FedSimCLR"``, ``"Orchestra"``, ``"FedEMA"``, ``"FedU"`` or ``"FeatARC"``.
         dataset: ``"cifar10"``, ``"cifar100"`` or ``"tiny-imagenet-200"``; digits at ``smoke`` and ``laptop``.
@@ -199,6 +205,8 @@ def mfcl_rival_settings(
         chosen |= {"selection": "last"}
     if small:
         chosen |= small | _NARROW[profile].get(method, {})
+    elif profile == "workstation":
+        chosen |= REAL | {"rounds": 30, "local_epochs": 5}
     elif profile == "gpu":
         chosen |= {"rounds": 6, "local_epochs": 5, "precision": "bfloat16"}
     chosen |= {"partition": _partition(profile, xi)}

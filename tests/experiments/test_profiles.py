@@ -45,7 +45,7 @@ def test_every_profile_suits_the_papers_federations(profile, clients):
 def test_a_federation_is_evaluated_when_all_images_were_seen_or_as_it_was_recorded(profile):
     assert split_settings(profile, clients=100).validate_every == 1
     assert split_settings(profile, clients=1000, validate_every=3).validate_every == 3
-    assert split_settings(profile, clients=1000).validate_every == (10 if profile in ("gpu", "paper") else 1)
+    assert split_settings(profile, clients=1000).validate_every == (1 if profile in ("smoke", "laptop") else 10)
 
 
 def test_the_paper_profile_is_the_papers_setting():
@@ -89,6 +89,30 @@ def test_small_runs_keep_the_names_that_they_were_recorded_under():
         "5c058045075f8522": InversionSettings(targets=(split.changed(cut_layer=5),)),
     }
     assert {key: settings.key for key, settings in keys.items()} == {key: key for key in keys}
+
+
+def test_a_workstation_trains_a_narrow_network_of_the_papers_on_few_real_images():
+    of_mfcl = mfcl_settings("workstation")
+    runs = [
+        split_settings("workstation", clients=10),
+        ldawa_settings("workstation", method="FedAvg"),
+        mfcl_rival_settings("workstation", method="FedEMA"),
+        of_mfcl.phase1,
+        lwfedssl_settings("workstation", method="FedMoCoV3", ssl_method="MoCoV3"),
+    ]
+    assert {(run.dataset, run.train_images) for run in runs} == {("cifar10", 10_000)}
+    assert [run.architecture for run in runs] == [*["resnet18"] * 4, "vit-tiny"]
+    assert [run.width for run in runs] == [*[16] * 4, 32]
+    bfloat16 = [run.precision for run in [*runs, of_mfcl] if run is not of_mfcl.phase1]
+    assert {*bfloat16} == {"bfloat16"}  # of the machine nothing: a run is the same run everywhere
+
+
+@pytest.mark.parametrize("paper", ["mocosfl", "monacosfl"])
+def test_a_workstation_has_the_papers_steps_between_synchronisations(paper):
+    for method, clients in (("MocoSFL", 10), ("MonAcoSFL", 100)):
+        settings = split_settings("workstation", paper=paper, method=method, clients=clients)
+        assert (settings.sync_every, settings.seed) == (50, 0)
+        assert settings.swap_at == split_settings("gpu", paper=paper, method=method, clients=clients).swap_at
 
 
 @pytest.mark.parametrize("profile", ["smoke", "laptop"])
