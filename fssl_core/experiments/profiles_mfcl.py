@@ -204,12 +204,12 @@ def mfcl_rival_settings(
     if kind is not SplitLearningSettings:  # which always has the last
         chosen |= {"selection": "last"}
     if small:
-        chosen |= small | _NARROW[profile].get(method, {})
+        chosen |= small
     elif profile == "workstation":
         chosen |= REAL | {"rounds": 30, "local_epochs": 5}
     elif profile == "gpu":
         chosen |= {"rounds": 6, "local_epochs": 5, "precision": "bfloat16"}
-    chosen |= {"partition": _partition(profile, xi)}
+    chosen |= _NARROW.get(profile, {}).get(method, {}) | {"partition": _partition(profile, xi)}
     rounds = {**chosen, **values}.get("rounds", 100)
     if kind is FeatArcSettings:  # groups from a tenth of the rounds on
         chosen |= {"group_from": max(1, rounds // 10)}
