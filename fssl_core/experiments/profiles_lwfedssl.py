@@ -64,9 +64,8 @@ _SMALL: dict[str, dict[str, Any]] = {
 def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: Any) -> LayerwiseSettings:
     """A federation of LW-FedSSL's tables by its name there, at a profile.
 
-    At ``smoke`` and ``laptop`` the encoder is a ResNet-10, whose four stages are the layers; at ``workstation`` a
-    transformer of half the width, with two rounds for each layer; at ``gpu`` there are 12 rounds of 180, one for each
-    layer.
+    At ``smoke`` and ``laptop`` the encoder is a ResNet-10, whose four stages are the layers; at ``workstation`` and
+    ``gpu`` there are 12 rounds of 180, one for each layer of the transformer, which has half its width at the former.
 
     Args:
         profile: one of :data:`~fssl_core.paths.PROFILES`.
@@ -93,7 +92,7 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
             own, chosen = own | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
     elif profile == "workstation":
-        chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 24, "batch": 100}
+        chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 12, "batch": 100}
     elif profile == "gpu":
         chosen |= {"rounds": 12, "precision": "bfloat16"}
     if "batch" in values:  # the rate is proportional to it (Section 4.1)
