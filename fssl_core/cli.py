@@ -35,6 +35,8 @@ examples:
   fssl keys my-keys --clients 5                        keys for the same between machines
 """
 
+OF_PROFILES = f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}; default: {PROFILES[0]}"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -85,16 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     command = add("plan", _plan, "tell what notebooks would compute: runs, data, hours, memory and disk")
     text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
     command.add_argument("ids", nargs="*", metavar="ID", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
     text = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
     command.add_argument("--json", action="store_true", help="print every run with all that is known of it")
 
     command = add("reproduce", _reproduce, "execute notebooks and tell what became of their claims")
     add_ids(command)
-    command.add_argument(
-        "--profile", default="smoke", metavar="P", help="smoke (seconds; the default), laptop, gpu or paper"
-    )
+    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
     command.add_argument(
         "--set",
         action="append",
@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks"
     command.add_argument("ids", nargs="+", metavar="ID", help=text)
     command.add_argument("file", metavar="FILE", help="the file to write, e.g. fig6.zip")
-    command.add_argument("--profile", required=True, metavar="P", help=" or ".join(PROFILES))
+    command.add_argument("--profile", required=True, metavar="P", help=", ".join(PROFILES))
     text = "take the models along, which are most of the bytes; without them, who needs one computes its run again"
     command.add_argument("--models", action="store_true", help=text)
     command = add("import", _runs_import, "put the runs of a file into the store, those that are not there", actions)
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     address = "tcp://127.0.0.1:5555"
     text = f"where to listen; tcp://0.0.0.0:5555 for every address of this machine; default: {address}"
     command.add_argument("--bind", default=address, metavar="ADDRESS", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
     text = "replace a setting of the profile, the value in YAML, e.g. --set cut_layer=5; repeatable"
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
     text = "folder for the results; default: a new one in network/ beside the stored runs"

@@ -38,7 +38,7 @@ class Artifact:
 
     Args:
         id: paper and artifact, e.g. ``"monacosfl/fig6"``.
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         changed: parameters that are not the notebook's defaults, which the figure's subtitle and the file name.
 
     Raises:

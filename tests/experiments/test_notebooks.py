@@ -21,7 +21,7 @@ from fssl_core.experiments.notebooks import Notebook, Outcome, execute, find_not
 from fssl_core.paths import figures_root
 
 PARAMETERS = """
-profile: str = "smoke"  # smoke, laptop, gpu or paper
+profile: str = "smoke"  # smoke, laptop, workstation, gpu or paper
 seeds: list[int] = [0, 1]  # one run each
 rate: float = 0.1  # learning rate
 epochs: int = 3
@@ -150,7 +150,7 @@ def test_parameters_for_a_notebook_without_any(project, no_execution):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"profile": "quick"}, r"profile='quick' .* smoke, laptop, gpu, paper"), ({"jobs": 0}, r"jobs=0 .* at least 1")],
+    [({"profile": "quick"}, r"profile='quick' .* smoke, laptop, workstation, gpu, paper"), ({"jobs": 0}, r"jobs=0 .* at least 1")],
 )
 def test_bad_profile_and_jobs(project, no_execution, arguments, message):
     with pytest.raises(SettingError, match=message):
