@@ -40,7 +40,6 @@ def block_saved_bytes(
     tokens: int,
     width: int = 192,
     attention_heads: int = 3,
-    mlp_ratio: int = 4,
     *,
     attention: str = "explicit",
     precision: str = "float32",
@@ -49,14 +48,13 @@ def block_saved_bytes(
 
     In values of a token: input of each layer norm (2 D) with mean and deviation, its result that the linear layer
     keeps (2 D), query, key and value (3 D), the attention weights (h N) or, fused, their normaliser (h), the input of
-    the output projection (D), the hidden layer before and after its activation (2 r D). In mixed precision the residual
+    the output projection (D), the hidden layer before and after its activation (8 D). In mixed precision the residual
     stream and the softmax have 4 bytes, the weights a copy of 2 for the product, all else 2.
 
     Args:
         tokens: ``N``.
         width: ``D``.
         attention_heads: ``h``.
-        mlp_ratio: ``r``.
 
     Raises:
         SettingError: another attention or precision.
@@ -65,7 +63,7 @@ def block_saved_bytes(
     check_choice("precision", precision, PRECISIONS)
     products = 4 if precision == "float32" else 2  # bytes of what enters and leaves a product
     norms = 2 * (4 * width + 4 * 2)
-    linear = products * (2 * width + 3 * width + width + 2 * mlp_ratio * width)
+    linear = products * (2 * width + 3 * width + width + 2 * 4 * width)
     if attention == "fused":
         weights = 4 * attention_heads
     else:
@@ -98,7 +96,6 @@ def client_memory(
     width: int = 192,
     depth: int = 12,
     attention_heads: int = 3,
-    mlp_ratio: int = 4,
     channels: int = 3,
     attention: str = "explicit",
     precision: str = "float32",
@@ -121,7 +118,7 @@ def client_memory(
         SettingError: naming the argument that cannot be used.
     """
     check_range("batch_size", batch_size, low=1)
-    encoder = vit(image_size, patch_size, width=width, depth=depth, mlp_ratio=mlp_ratio, channels=channels)
+    encoder = vit(image_size, patch_size, width=width, depth=depth, channels=channels)
     model = build_model(encoder, ssl_method)
     tokens = token_count(image_size, patch_size)
     present = len(stage.present) - stage.dropped
@@ -134,7 +131,7 @@ def client_memory(
     if target and shared_frozen and stage.frozen:
         target -= total((encoder.stem, *encoder.units[: present - active])).values + encoder.positions
 
-    block = block_saved_bytes(tokens, width, attention_heads, mlp_ratio, attention=attention, precision=precision)
+    block = block_saved_bytes(tokens, width, attention_heads, attention=attention, precision=precision)
     images = (4 if precision == "float32" else 2) * channels * image_size**2 if 0 in stage.active else 0
     norm = tokens * (4 * width + 4 * 2)
     heads = head_saved_bytes(width, PROJECTOR, batch_size, output_norm=True, precision=precision)

@@ -1,20 +1,27 @@
-"""Parameters and multiply-adds of the parts of a model, from widths and depths alone; no model is built.
+"""Parameters and multiply-adds of the parts of a model, counted on the engine's own modules without computing anything.
 
 The parts are those that LW-FedSSL (Tun et al., arXiv:2401.11647) trains and sends separately: what stands before the
 first unit, each unit, the final norm, and the heads. The paper states ViT-Tiny with 12 blocks and heads of width 512
 and 256; its resource tables decide the rest: no bias in the query-key-value projection, no class token, fixed
 positions, heads with batch norm and without biases.
 
-Unit: one multiply-add counts 1, as in fvcore, which the authors used. As there, layer norm counts 5 for each element of
-its input and batch norm 2, or 1 without scale and shift; the products of the attention count; biases, softmax,
-activations, additions and max-pooling count nothing. Average pooling, 1 for each element in fvcore, is left out: of
-ResNet-18 it is a hundred-thousandth.
+Multiply-adds are those of :mod:`fssl_core.costs.compute`, but for average pooling: of ResNet-18 it is a
+hundred-thousandth.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from torch import nn
+
+from fssl_core.costs.compute import forward_macs
 from fssl_core.errors import SettingError
+from fssl_core.models import Backbone, build_backbone
+from fssl_core.models.cutting import output_shape
+from fssl_core.models.heads import MLP
+from fssl_core.models.stages import stages
+from fssl_core.models.vit import vit as vit_backbone
 from fssl_core.settings import check_choice, check_range
 
 PROJECTOR = (512, 512, 256)  # widths of the projector H (Section 4.1)
@@ -96,49 +103,58 @@ def build_model(encoder: Encoder, ssl_method: str) -> Model:
         SettingError: another method than MoCoV3, BYOL and SimCLR.
     """
     check_choice("ssl_method", ssl_method, HEADS)
-    projector = mlp_head(encoder.feature_dim, PROJECTOR, output_norm=True)
-    return Model(encoder, projector, mlp_head(PROJECTOR[-1], HEADS[ssl_method]))
+    predictor = mlp_head(PROJECTOR[-1], HEADS[ssl_method]) if HEADS[ssl_method] else Part()
+    return Model(encoder, mlp_head(encoder.feature_dim, PROJECTOR, output_norm="plain"), predictor)
 
 
-def vit(
-    image_size: int = 32,
-    patch_size: int = 4,
-    *,
-    width: int = 192,
-    depth: int = 12,
-    mlp_ratio: int = 4,
-    channels: int = 3,
-) -> Encoder:
+def counted(module: nn.Module, input_shape: Sequence[int]) -> Part:
+    """Sizes of a module that gets inputs of this shape, without the batch."""
+    running = {name: value.numel() for name, value in module.named_buffers() if "running_" in name}
+    counters = sum(name.endswith("num_batches_tracked") for name, _ in module.named_buffers())
+    macs = forward_macs(module, input_shape)
+    parameters = sum(value.numel() for value in module.parameters())
+    return Part(parameters, sum(running.values()), counters, macs.products + macs.normalisation)
+
+
+def encoder_of(backbone: Backbone) -> Encoder:
+    """A backbone by its parts.
+
+    Args:
+        backbone: a vision transformer or a ResNet; its first unit is the stem.
+    """
+    modules, layers = dict(backbone.named_children()), stages(backbone)
+    first, *units = layers.added
+    groups = [first[:1], first[1:], *units, *([layers.tail] if layers.tail else [])]
+    shape, parts = (backbone.channels, backbone.image_size, backbone.image_size), []
+    for names in groups:
+        part = nn.Sequential(*(modules[name] for name in names))
+        parts.append(counted(part, shape))
+        shape = output_shape(part, shape[0], shape[1])
+    stem, *units = parts
+    norm = units.pop() if layers.tail else Part()
+    positions = sum(value.numel() for name, value in backbone.named_buffers() if name.endswith("positions"))
+    return Encoder(stem, tuple(units), norm, backbone.feature_dim, positions)
+
+
+@cache
+def vit(image_size: int = 32, patch_size: int = 4, *, width: int = 192, depth: int = 12, channels: int = 3) -> Encoder:
     """A vision transformer of pre-norm blocks; the defaults are ViT-Tiny as the paper uses it.
 
     Args:
         image_size: side in pixels.
         patch_size: side in pixels; divides the image's.
-        width: ``D``; the number of attention heads changes neither parameters nor multiply-adds.
+        width: numbers of a token, a multiple of 4; how many attention heads share them changes no size.
         depth: number of blocks, the units.
-        mlp_ratio: width of a block's hidden layer over ``D``.
         channels: of an image.
 
     Raises:
         SettingError: a patch size that does not divide the image size.
     """
-    tokens = token_count(image_size, patch_size)  # N
-    for name, value in (("width", width), ("depth", depth), ("mlp_ratio", mlp_ratio), ("channels", channels)):
+    token_count(image_size, patch_size)
+    for name, value in (("width", width), ("depth", depth), ("channels", channels)):
         check_range(name, value, low=1)
-    patch = channels * patch_size**2
-    attention = 4 * width**2  # query, key, value and output projection: 3 D^2 + D^2
-    mlp = 2 * mlp_ratio * width**2
-    block = Part(
-        parameters=attention + mlp + (1 + mlp_ratio + 1) * width + 2 * 2 * width,  # three biases, two layer norms
-        macs=tokens * (attention + mlp) + 2 * tokens**2 * width + 2 * 5 * tokens * width,
-    )
-    return Encoder(
-        stem=Part(parameters=patch * width + width, macs=tokens * patch * width),
-        units=(block,) * depth,
-        norm=Part(parameters=2 * width, macs=5 * tokens * width),
-        feature_dim=width,
-        positions=tokens * width,
-    )
+    shape = {"image_size": image_size, "channels": channels, "patch": patch_size}
+    return encoder_of(vit_backbone("vit", width=width, heads=1, norm="layer", depth=depth, **shape))
 
 
 def token_count(image_size: int, patch_size: int) -> int:
@@ -152,6 +168,7 @@ def token_count(image_size: int, patch_size: int) -> int:
     return (image_size // patch_size) ** 2
 
 
+@cache
 def resnet18(image_size: int = 32, *, width: int = 64, channels: int = 3) -> Encoder:
     """ResNet-18 with the stem for ImageNet, 7x7 stride 2 and max-pooling, and its four stages as units.
 
@@ -167,43 +184,11 @@ def resnet18(image_size: int = 32, *, width: int = 64, channels: int = 3) -> Enc
     """
     if image_size < 32 or image_size % 32:
         raise SettingError("image_size", image_size, "a positive multiple of 32, which the strides divide")
-    stem = conv_norm(channels, width, 7, image_size // 2)
-    side, inputs, units = image_size // 4, width, []
-    for number in range(4):
-        outputs = width * 2**number
-        side //= 1 if number == 0 else 2
-        layers = [conv_norm(inputs, outputs, 3, side), *[conv_norm(outputs, outputs, 3, side)] * 3]
-        if inputs != outputs:
-            layers.append(conv_norm(inputs, outputs, 1, side))  # the shortcut of the first block
-        units.append(total(layers))
-        inputs = outputs
-    return Encoder(stem, tuple(units), norm=Part(), feature_dim=inputs)
+    shape = {"image_size": image_size, "channels": channels}
+    return encoder_of(build_backbone("resnet18-imagenet", norm="batch", width=width, **shape))
 
 
-def conv_norm(inputs: int, outputs: int, kernel_size: int, side: int) -> Part:
-    """A convolution without bias, whose result is ``side x side``, and its batch norm."""
-    conv = Part(inputs * outputs * kernel_size**2, macs=inputs * outputs * kernel_size**2 * side**2)
-    return conv + batch_norm(outputs, side**2)
-
-
-def batch_norm(channels: int, positions: int = 1, *, affine: bool = True) -> Part:
-    """Batch norm of ``channels x positions`` elements."""
-    scale_and_shift = 2 * channels if affine else 0
-    return Part(scale_and_shift, 2 * channels, counters=1, macs=(1 + affine) * channels * positions)
-
-
-def mlp_head(inputs: int, widths: Sequence[int], *, output_norm: bool = False) -> Part:
-    """Linear layers without bias, batch norm after all but the last.
-
-    Args:
-        inputs: width of the input.
-        widths: of the layers; none: a head that is not there.
-        output_norm: batch norm without scale and shift after the last layer.
-    """
-    layers = []
-    for number, width in enumerate(widths, start=1):
-        layers.append(Part(inputs * width, macs=inputs * width))
-        if number < len(widths) or output_norm:
-            layers.append(batch_norm(width, affine=number < len(widths)))
-        inputs = width
-    return total(layers)
+@cache
+def mlp_head(inputs: int, widths: tuple[int, ...], *, output_norm: str = "none") -> Part:
+    """A head of the engine, :class:`~fssl_core.models.heads.MLP`, without a bias after its last layer."""
+    return counted(MLP(inputs, widths, output_norm=output_norm, output_bias=False), (inputs,))

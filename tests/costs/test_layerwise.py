@@ -1,11 +1,9 @@
-"""Resources of LW-FedSSL: every printed cell of traffic and GFLOPs, and counts of real modules."""
+"""Resources of LW-FedSSL: every printed cell of traffic and GFLOPs, and the counts of parts in closed form."""
 
 from math import isclose
 
 import pytest
-from torch import nn
 
-from fssl_core.costs import forward_macs
 from fssl_core.costs.layerwise import (
     ADD_ONS,
     METHODS,
@@ -20,8 +18,6 @@ from fssl_core.costs.layerwise import (
 from fssl_core.costs.parts import Model, Part, build_model, resnet18, total, vit
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import schedule
-from fssl_core.models import build_backbone
-from fssl_core.models.heads import MLP
 from fssl_core.papers.reference import paper_table
 from fssl_core.reporting.resource_cells import resources_of
 
@@ -118,57 +114,58 @@ def test_headline_ratios_come_from_unrounded_values():
     assert round(full.communication_bytes / progressive.communication_bytes, 2) == 1.67
 
 
-# ------------------------------------------------------------------------------------------------- against real modules
+# ------------------------------------------------------------------------------------------------- in closed form
 
 
-def elements(module):
-    """As a part: parameters, running statistics, counters of batch norms."""
-    counters = [value.numel() for name, value in module.named_buffers() if name.endswith("num_batches_tracked")]
-    statistics = [value.numel() for name, value in module.named_buffers() if "running" in name]
-    return sum(value.numel() for value in module.parameters()), sum(statistics), sum(counters)
-
-
-def sizes(part):
-    return part.parameters, part.statistics, part.counters
-
-
-@pytest.mark.parametrize(("name", "image_size", "patch_size", "depth"), [("vit4", 32, 4, 4), ("vit-tiny", 224, 16, 12)])
-def test_vit_counts_those_of_the_module(name, image_size, patch_size, depth):
-    encoder = vit(image_size, patch_size, depth=depth)
-    backbone = build_backbone(name, norm="layer", image_size=image_size)
-    stem, *units, norm = backbone.children()
-    assert [sizes(part) for part in (encoder.stem, *encoder.units, encoder.norm)] == [
-        elements(unit) for unit in (stem, *units, norm)
-    ]
-    assert encoder.positions == sum(value.numel() for value in backbone.buffers())
-    assert (
-        forward_macs(backbone, (3, image_size, image_size)).total
-        == total((encoder.stem, *encoder.units, encoder.norm)).macs
+@pytest.mark.parametrize(
+    ("image_size", "patch_size", "width", "depth", "channels"),
+    [(32, 4, 192, 12, 3), (224, 16, 192, 12, 3), (8, 4, 12, 4, 1)],
+)
+def test_vit_in_closed_form(image_size, patch_size, width, depth, channels):
+    """Norms: 5 for an element; attention: scores and weighted values, tokens^2 x width each."""
+    tokens, patch = (image_size // patch_size) ** 2, channels * patch_size**2
+    products = 4 * width**2 + 2 * 4 * width**2  # query, key, value, projection; the hidden layer is 4 times as wide
+    block = Part(
+        parameters=products + 6 * width + 2 * 2 * width,  # biases of projection and MLP; two layer norms
+        macs=tokens * products + 2 * tokens**2 * width + 2 * 5 * tokens * width,
     )
-    assert encoder.units[0].parameters == 444_288
+    encoder = vit(image_size, patch_size, width=width, depth=depth, channels=channels)
+    assert encoder.stem == Part(patch * width + width, macs=tokens * patch * width)
+    assert encoder.units == (block,) * depth
+    assert encoder.norm == Part(2 * width, macs=5 * tokens * width)
+    assert (encoder.positions, encoder.feature_dim) == (tokens * width, width)
 
 
-def test_resnet_counts_those_of_the_module():
-    encoder = resnet18()
-    backbone = build_backbone("resnet18-imagenet", norm="batch")
-    units = dict(backbone.named_children())
-    stages = [
-        nn.Sequential(*[unit for name, unit in units.items() if name.startswith(f"layer{n}")]) for n in range(1, 5)
-    ]
-    assert [sizes(part) for part in (encoder.stem, *encoder.units)] == [
-        elements(part) for part in (units["stem"], *stages)
-    ]
-    assert forward_macs(backbone, (3, 32, 32)).total == total((encoder.stem, *encoder.units)).macs
-    assert encoder.feature_dim == 512
+def in_closed_form(inputs, outputs, kernel_size, side):
+    """A convolution without bias whose result is ``side x side``, and its batch norm: 2 for an element."""
+    products = inputs * outputs * kernel_size**2
+    return Part(products + 2 * outputs, 2 * outputs, 1, products * side**2 + 2 * outputs * side**2)
 
 
-def test_heads_count_those_of_the_module():
-    projector = MLP(192, (512, 512, 256), output_norm="plain", output_bias=False)
-    predictor = MLP(256, (512, 256), output_bias=False)
+@pytest.mark.parametrize(("image_size", "width", "channels"), [(32, 64, 3), (96, 4, 1)])
+def test_resnet_in_closed_form(image_size, width, channels):
+    encoder = resnet18(image_size, width=width, channels=channels)
+    assert encoder.stem == in_closed_form(channels, width, 7, image_size // 2)
+    side, inputs = image_size // 4, width
+    for number, unit in enumerate(encoder.units):
+        outputs = width * 2**number
+        side //= 1 if number == 0 else 2
+        layers = [in_closed_form(inputs, outputs, 3, side), *[in_closed_form(outputs, outputs, 3, side)] * 3]
+        shortcut = [in_closed_form(inputs, outputs, 1, side)] if number else []
+        assert unit == total([*layers, *shortcut])
+        inputs = outputs
+    assert (encoder.norm, encoder.feature_dim, encoder.positions) == (Part(), 8 * width, 0)
+
+
+def test_heads_in_closed_form():
+    """Linear layers without bias; batch norm after all but the last, with no scale and shift after the projector."""
     model = build_model(vit(), "MoCoV3")
-    for part, module, inputs in ((model.projector, projector, 192), (model.predictor, predictor, 256)):
-        assert sizes(part) == elements(module)
-        assert part.macs == forward_macs(module, (inputs,)).total
+    first, second, last = 192 * 512, 512 * 512, 512 * 256
+    plain, affine = Part(0, 2 * 256, 1, 256), Part(2 * 512, 2 * 512, 1, 2 * 512)
+    products = first + second + last
+    assert model.projector == Part(products, macs=products) + affine + affine + plain
+    products = 256 * 512 + 512 * 256
+    assert model.predictor == Part(products, macs=products) + affine
     assert (model.projector.values, model.predictor.values) == (496_128, 264_192)
     assert build_model(vit(), "SimCLR").predictor == Part()
 
