@@ -114,10 +114,15 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
     command.add_argument("--download", action="store_true", help="fetch the set into the data folder")
 
-    text = "hand finished runs on: write them to a file, or put those of a file into the store"
+    text = "compute the runs of notebooks without the notebooks, or hand finished ones on in a file"
     actions = add("runs", None, text).add_subparsers(title="actions", metavar="ACTION", required=True)
-    command = add("export", _runs_export, "write the finished runs of notebooks to a file", actions)
+    command = add("compute", _runs_compute, "compute the runs of notebooks that are not finished; no Jupyter", actions)
     text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks"
+    command.add_argument("ids", nargs="+", metavar="ID", help=text)
+    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
+    values = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=values)
+    command = add("export", _runs_export, "write the finished runs of notebooks to a file", actions)
     command.add_argument("ids", nargs="+", metavar="ID", help=text)
     command.add_argument("file", metavar="FILE", help="the file to write, e.g. fig6.zip")
     command.add_argument("--profile", required=True, metavar="P", help=", ".join(PROFILES))
@@ -286,10 +291,27 @@ def _data(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _runs_compute(arguments: argparse.Namespace) -> int:
+    from fssl_core.experiments import run_all
+    from fssl_core.experiments.asked import asked
+    from fssl_core.experiments.dry_run import with_needed
+    from fssl_core.paths import runs_root, shown_path
+
+    by_notebook = asked(arguments.ids, arguments.profile, dict(_assignment(text) for text in arguments.set))
+    settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
+    run_all([*settings.values()])
+    print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
+    later = [id for id, one in by_notebook.items() if one.unknown]
+    if later:
+        print(f"Other runs depend on these results; the notebook computes them: {', '.join(later)}.")
+    return 0
+
+
 def _runs_export(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from fssl_core.experiments.archive import export_runs, runs_of
+    from fssl_core.experiments.archive import export_runs
+    from fssl_core.experiments.asked import runs_of
 
     settings = runs_of(arguments.ids, arguments.profile)
     path = Path(arguments.file)

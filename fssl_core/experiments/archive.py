@@ -10,36 +10,22 @@ Without models a run keeps a list of them in ``left_out.json``. Whoever asks for
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
-from fssl_core.experiments.dry_run import asked_by, with_needed
 from fssl_core.experiments.manifest import LAST, NAME, TENSORS, check_files, listed_files, read_json, without
-from fssl_core.experiments.notebooks import find_notebooks, parameters_for
 from fssl_core.experiments.store import Run, lock_of
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
-from fssl_core.paths import PROFILES, records_root, runs_root
-from fssl_core.settings import Settings, check_choice, key_of
+from fssl_core.paths import records_root, runs_root
+from fssl_core.settings import Settings, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
-
-
-def runs_of(ids: Sequence[str], profile: str) -> dict[str, Settings]:
-    """By key, the runs that notebooks need at a profile, what these build on before them.
-
-    Raises:
-        SettingError: an unknown ID or profile.
-    """
-    check_choice("profile", profile, PROFILES)
-    notebooks = [notebook for notebook in find_notebooks(ids) if "profile" in notebook.as_stored()["parameters"]]
-    asked = [asked_by(book.code(), parameters_for(book, {"profile": profile})).settings for book in notebooks]
-    return with_needed(settings for each in asked for settings in each)
 
 
 def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = False) -> int:

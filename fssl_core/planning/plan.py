@@ -15,14 +15,13 @@ from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
-from fssl_core.experiments.dry_run import asked_by, with_needed
-from fssl_core.experiments.notebooks import find_notebooks, parameters_for
+from fssl_core.experiments.asked import asked
+from fssl_core.experiments.dry_run import with_needed
 from fssl_core.experiments.store import Run
-from fssl_core.paths import PROFILES
 from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
 from fssl_core.planning.machines import A100, H200, MEMORY_USE, PRODUCTS_USE, Machine, this_machine
 from fssl_core.planning.work import Work, work_of
-from fssl_core.settings import Settings, check_choice
+from fssl_core.settings import Settings
 
 HOUR, GIB = 3600.0, 2**30
 
@@ -122,19 +121,17 @@ def plan(
     Raises:
         SettingError: an unknown ID, profile or parameter, or a value that cannot be used.
     """
-    check_choice("profile", profile, PROFILES)
+    by_notebook = asked(ids, profile, parameters)
     machines = (machine or this_machine(), H200, A100)
     wanted: dict[str, dict[str, None]] = {}  # by key, the notebooks
     settings: dict[str, Settings] = {}
     unknown: dict[str, list[str]] = {}
-    notebooks = [notebook for notebook in find_notebooks(ids) if "profile" in notebook.as_stored()["parameters"]]
-    for notebook in notebooks:
-        asked = asked_by(notebook.code(), parameters_for(notebook, {"profile": profile, **(parameters or {})}))
-        if asked.unknown:
-            unknown[notebook.id] = [f"depends on results: {line}" for line in asked.unknown]
-        for key, needed in with_needed(asked.settings).items():
+    for id, one in by_notebook.items():
+        if one.unknown:
+            unknown[id] = [f"depends on results: {line}" for line in one.unknown]
+        for key, needed in with_needed(one.settings).items():
             settings.setdefault(key, needed)
-            wanted.setdefault(key, {})[notebook.id] = None
+            wanted.setdefault(key, {})[id] = None
     names = sorted(set().union(*(one.data_sets for one in settings.values())))
     missing, digests = missing_datasets(names), {name: data_digest(name) for name in names}
     runs = {}
@@ -150,7 +147,7 @@ def plan(
             work=work,
             hours={own.name: own.seconds(work) / HOUR for own in machines} if work else {},
         )
-    return Plan(profile, tuple(notebook.id for notebook in notebooks), runs, missing, unknown)
+    return Plan(profile, tuple(by_notebook), runs, missing, unknown)
 
 
 def _work(settings: Settings) -> Work | None:

@@ -11,7 +11,8 @@ import torch
 
 from fssl_core.cli import main
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.archive import export_runs, import_runs, recorded_files, runs_of
+from fssl_core.experiments.archive import export_runs, import_runs, recorded_files
+from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
 from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.settings import Settings
@@ -261,6 +262,19 @@ def test_by_command(stores, tmp_path, capsys):
     assert "1 runs, 1 of them new" in capsys.readouterr().out
     assert Run(first).finished
     assert main(["runs", "import", str(tmp_path / "missing.zip")]) == 2
+
+
+def test_runs_are_computed_without_the_notebook(stores, capsys, monkeypatch):
+    stores("computed")
+    command = ["runs", "compute", "ldawa/fig5", "--set", "overrides={rounds: 1}"]
+    assert main(command) == 0
+    settings = runs_of(["ldawa/fig5"], "smoke", {"overrides": {"rounds": 1}})
+    assert f"{len(settings)} runs are finished in" in capsys.readouterr().out
+    assert all(Run(one).finished for one in settings.values())
+    monkeypatch.setattr(Run, "compute", None)  # a second time there is nothing to do
+    assert main(command) == 0
+    assert main(["runs", "compute", "ldawa/fig5", "--set", "overides={rounds: 1}"]) == 2
+    assert "overides" in capsys.readouterr().err
 
 
 def test_the_runs_that_the_project_keeps_are_whole_and_those_that_notebooks_ask_for(stores):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fssl_core.experiments.archive import runs_of
+from fssl_core.experiments.asked import runs_of
 from fssl_core.papers.reference import PAPERS, paper_settings
 from fssl_core.settings import Settings
 

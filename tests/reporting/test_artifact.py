@@ -128,7 +128,7 @@ def test_an_unusable_id_is_refused(id):
 
 
 def test_an_unknown_profile_is_refused():
-    with pytest.raises(SettingError, match="profile='quick' cannot be used: expected one of smoke, laptop, workstation, gpu, paper"):
+    with pytest.raises(SettingError, match=r"profile='quick' cannot be used: expected one of smoke, .*gpu, paper"):
         Artifact("monacosfl/fig6", "quick")
 
 

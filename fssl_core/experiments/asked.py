@@ -1,0 +1,31 @@
+"""The runs of notebooks, found without executing them: to plan, to compute or to hand them on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fssl_core.experiments.dry_run import Asked, asked_by, with_needed
+from fssl_core.experiments.notebooks import find_notebooks, parameters_for
+from fssl_core.paths import PROFILES
+from fssl_core.settings import Settings, check_choice
+
+
+def asked(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Asked]:
+    """By ID, what notebooks ask for.
+
+    Args:
+        ids: which, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`; those without a profile have none.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
+        parameters: values for the notebooks' parameters; each must have them.
+
+    Raises:
+        SettingError: an unknown ID, profile or parameter, or a value that cannot be used.
+    """
+    check_choice("profile", profile, PROFILES)
+    values = {"profile": profile, **(parameters or {})}
+    notebooks = [notebook for notebook in find_notebooks(ids) if "profile" in notebook.as_stored()["parameters"]]
+    return {notebook.id: asked_by(notebook.code(), parameters_for(notebook, values)) for notebook in notebooks}
+
+
+def runs_of(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Settings]:
+    """By key, the runs that notebooks need, what these build on before them; arguments as those of :func:`asked`."""
+    return with_needed(settings for one in asked(ids, profile, parameters).values() for settings in one.settings)
