@@ -8,12 +8,10 @@ MIB = 2**20
 def traffic(syncs: int, momentum_sync: bool) -> dict[int, float]:
     """MiB that a client of `laptop` exchanges in an epoch of 400 images, by cut."""
     backbone = build_backbone("resnet10", width=16, norm="group", image_size=16, channels=1)
+    counted = {"images": 400, "syncs": syncs, "momentum_sync": momentum_sync}
     return {
-        cut: sum(one.bytes for one in engine_traffic(
-            backbone, cut, images=400, syncs=syncs, momentum_sync=momentum_sync
-        )) / MIB
-        for cut in cut_layers(backbone)
-    }  # fmt: skip
+        cut: sum(one.bytes for one in engine_traffic(backbone, cut, **counted)) / MIB for cut in cut_layers(backbone)
+    }
 
 
 def numbers():

@@ -7,13 +7,8 @@ SPREAD = 2  # points between seeds, in exercise 2
 
 
 def numbers():
-    ours = (
-        100
-        * record("monacosfl/fig4")
-        .groupby(["cut_layer", "clients"])[["linear_probe_accuracy", "identifiability"]]
-        .mean()
-    )
-    accuracy, identifiability = ours.linear_probe_accuracy, ours.identifiability
+    cells = record("monacosfl/fig4").groupby(["cut_layer", "clients"])
+    accuracy, identifiability = (100 * cells[name].mean() for name in ("linear_probe_accuracy", "identifiability"))
     worst, _ = quad(lambda x: -x * 5 * norm.pdf(x) * norm.sf(x) ** 4, -8, 8)  # of five values
     return {
         "63 to 66 % at cut 1": accuracy[1].max(),
