@@ -7,7 +7,9 @@ MIB, GIB = 2**20, 2**30
 
 def traffic(cut: int, syncs: int) -> tuple[int, int]:
     """Bytes of models and of everything that a client of the paper's exchanges in an epoch."""
-    sent = engine_traffic(build_backbone("resnet18"), cut, images=10_000, syncs=syncs, momentum_sync=False)
+    sent = engine_traffic(
+        build_backbone("resnet18", values=False), cut, images=10_000, syncs=syncs, momentum_sync=False
+    )
     return sum(one.bytes for one in sent if one.purpose == "parameters"), sum(one.bytes for one in sent)
 
 

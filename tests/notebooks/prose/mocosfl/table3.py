@@ -8,7 +8,7 @@ MIB, GIB = 2**20, 2**30
 
 def traffic(architecture: str, cut: int) -> tuple[int, int]:
     """Bytes of everything, and of models, that a client of the paper's exchanges in an epoch."""
-    sent = engine_traffic(build_backbone(architecture), cut, images=10_000, syncs=10, momentum_sync=False)
+    sent = engine_traffic(build_backbone(architecture, values=False), cut, images=10_000, syncs=10, momentum_sync=False)
     return sum(one.bytes for one in sent), sum(one.bytes for one in sent if one.purpose == "parameters")
 
 

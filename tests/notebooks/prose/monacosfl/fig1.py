@@ -7,7 +7,7 @@ MIB = 2**20
 
 def traffic(syncs: int, momentum_sync: bool) -> dict[int, float]:
     """MiB that a client of `laptop` exchanges in an epoch of 400 images, by cut."""
-    backbone = build_backbone("resnet10", width=16, norm="group", image_size=16, channels=1)
+    backbone = build_backbone("resnet10", width=16, norm="group", image_size=16, channels=1, values=False)
     counted = {"images": 400, "syncs": syncs, "momentum_sync": momentum_sync}
     return {
         cut: sum(one.bytes for one in engine_traffic(backbone, cut, **counted)) / MIB for cut in cut_layers(backbone)

@@ -6,7 +6,7 @@ from tests.notebooks.prose.recorded import record
 
 def share(architecture: str, cut: int) -> float:
     """Percent of the backbone's values that a client holds."""
-    backbone = build_backbone(architecture)
+    backbone = build_backbone(architecture, values=False)
     return 100 * client_elements(backbone, cut) / client_elements(backbone, 17)
 
 
