@@ -1,5 +1,7 @@
-"""What the files beside this one compute with: records, verdicts, means over seeds."""
+"""What the files beside this one compute with: records, verdicts, runs that are kept, means over seeds."""
 
+import json
+import zipfile
 from functools import cache
 
 import pandas as pd
@@ -7,6 +9,7 @@ import pandas as pd
 from fssl_core.claims.judge import all_verdicts
 from fssl_core.claims.verdict import Verdict
 from fssl_core.paths import records_root
+from fssl_core.settings import flat
 
 
 @cache
@@ -25,6 +28,30 @@ def verdict(id: str, reading: str | None = None) -> Verdict:
     ]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
+
+
+@cache
+def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop") -> pd.DataFrame:
+    """A table of all runs of a kind that are kept with a paper's records, with key and settings of the run in each row.
+
+    ``table`` is one that runs write, or what they have once, ``summary`` or ``provenance``, as a row each. A setting
+    within settings is a column such as ``objective.name``; a column of the table hides a setting of the same name.
+    """
+    tables = []
+    with zipfile.ZipFile(records_root() / paper / f"runs.{profile}.zip") as archive:
+        files = set(archive.namelist())
+        for key in sorted({file.partition("/")[0] for file in files}):
+            stored = json.loads(archive.read(f"{key}/settings.json"))
+            if stored["kind"] != kind:
+                continue
+            if f"{key}/{table}.csv" in files:
+                with archive.open(f"{key}/{table}.csv") as file:
+                    own = pd.read_csv(file)
+            else:
+                own = pd.json_normalize(json.loads(archive.read(f"{key}/{table}.json")))
+            settings = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
+            tables.append(own.join(settings[settings.columns.difference(own.columns, sort=False)]))
+    return pd.concat(tables, ignore_index=True)
 
 
 def percent(values: pd.Series) -> tuple[float, float]:
