@@ -65,3 +65,15 @@ def rows(table: pd.DataFrame, **where) -> pd.DataFrame:
         table = table[table[column].isna() if value is None else table[column] == value]
     assert len(table), f"no rows with {where}"
     return table
+
+
+def accuracies(table: pd.DataFrame, **where) -> pd.Series:
+    """The accuracies of these rows, in percent, by seed."""
+    found = 100 * rows(table, **where).set_index("seed").accuracy
+    assert found.index.is_unique, f"several rows a seed with {where}"
+    return found
+
+
+def spread(values: pd.Series) -> tuple[float, float]:
+    """Mean and standard deviation."""
+    return values.mean(), values.std()
