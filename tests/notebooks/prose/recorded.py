@@ -3,6 +3,7 @@
 import json
 import zipfile
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
@@ -16,6 +17,13 @@ from fssl_core.settings import flat
 def record(artifact: str, profile: str = "laptop") -> pd.DataFrame:
     """The recorded results of an artifact, a row each as its notebook has them."""
     return pd.read_csv(records_root() / f"{artifact}.{profile}.csv")
+
+
+@cache
+def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
+    """Settings of the runs behind an artifact's record: a value, or those that occur, in a list."""
+    path = records_root() / f"{artifact}.{profile}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["settings"]
 
 
 @cache
