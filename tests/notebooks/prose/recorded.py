@@ -27,13 +27,15 @@ def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
 
 
 @cache
+def verdicts(paper: str) -> list[Verdict]:
+    """All verdicts on a paper's `laptop` records."""
+    return all_verdicts(paper, "laptop")
+
+
 def verdict(id: str, reading: str | None = None) -> Verdict:
     """What is known of a claim from its `laptop` record; of the reading whose name begins so, where there are two."""
-    found = [
-        one
-        for one in all_verdicts(id.partition("-")[0], "laptop")
-        if one.id == id and one.reading.startswith(reading or "")
-    ]
+    all_of_paper = verdicts(id.partition("-")[0])
+    found = [one for one in all_of_paper if one.id == id and one.reading.startswith(reading or "")]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
 
@@ -57,8 +59,8 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
                     own = pd.read_csv(file)
             else:
                 own = pd.json_normalize(json.loads(archive.read(f"{key}/{table}.json")))
-            settings = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
-            tables.append(own.join(settings[settings.columns.difference(own.columns, sort=False)]))
+            made_by = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
+            tables.append(own.join(made_by[made_by.columns.difference(own.columns, sort=False)]))
     return pd.concat(tables, ignore_index=True)
 
 

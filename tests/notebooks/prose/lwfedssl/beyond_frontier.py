@@ -27,22 +27,13 @@ def numbers():
         for metric in ("peak_memory", "flops", "communication")
     }
 
-    shared = {"clients": 5, "partition": "iid"}
-    staged = {k: {} if k == 1 else {"stages": 4 // k} for k in (1, 2)}
-    runs = {
-        "end": lwfedssl_settings("laptop", method="FedSimCLR", ssl_method="SimCLR", **shared),
-        **{
-            f"{short}{k}": lwfedssl_settings("laptop", method=method, ssl_method="SimCLR", **staged[k], **shared)
-            for k in (1, 2)
-            for short, method in (("lw", "LW-FedSSL"), ("prog", "Prog-FedSSL"))
-        },
-    }
-    data = runs["end"].load_data()
-    memory = {
-        batch: {name: client_load(run.changed(batch=batch), data).memory_bytes / MIB for name, run in runs.items()}
-        for batch in (20, 25)
-    }
-    end = runs["end"]
+    end = lwfedssl_settings("laptop", method="FedSimCLR", ssl_method="SimCLR")
+    data = end.load_data()
+
+    def memory(method, batch, **stages):
+        run = lwfedssl_settings("laptop", method=method, ssl_method="SimCLR", batch=batch, **stages)
+        return client_load(run, data).memory_bytes / MIB
+
     backbone = end.changed(norm="group").build_backbone(data, generator(0, "sizes"))
     sent = {
         cut: engine_traffic(backbone, cut, images=1, syncs=1, momentum_sync=True, image_size=data.image_size)
@@ -76,9 +67,9 @@ def numbers():
         "0.87 for what is 0.47 here": (printed["peak_memory"], ratios["lw1"].memory_bytes),
         "(0.40 and 0.39)": (printed["flops"], ratios["lw1"].macs),
         "(0.31 and 0.33)": (printed["communication"], ratios["lw1"].traffic_bytes),
-        "4.8 MiB for": memory[20]["lw1"],
-        ", 6.4 for": memory[20]["lw2"],
-        ", 11.7 end-to-end": memory[20]["end"],
+        "4.8 MiB for": memory("LW-FedSSL", 20),
+        ", 6.4 for": memory("LW-FedSSL", 20, stages=2),
+        ", 11.7 end-to-end": memory("FedSimCLR", 20),
         "10.2, 14.4 and 21.7": [needs[name].memory_bytes / MIB for name in ("lw1", "lw2", "end")],
         "cut 5 (5.7)": needs["cut5"].memory_bytes / MIB,
         "cut 9 (12.5)": needs["cut9"].memory_bytes / MIB,
@@ -86,7 +77,7 @@ def numbers():
         "2.25 MiB": image[1],
         "30.6 MiB": needs["end"].traffic_bytes / MIB,
         "LW-FedSSL's 10.0 with 4": needs["lw1"].traffic_bytes / MIB,
-        "5.4 MiB": memory[25]["lw1"],
-        "13.4 MiB": memory[25]["prog1"],
+        "5.4 MiB": memory("LW-FedSSL", 25),
+        "13.4 MiB": memory("Prog-FedSSL", 25),
         "about 55 %": small_batch.mean(),
     }
