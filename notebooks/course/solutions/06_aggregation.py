@@ -135,8 +135,8 @@ def norm(c, clients):
 
 # %% aggregation/norm: once_more
 def norm(c, clients):
-    mean_difference = (1 - c**2) / clients
-    return (c**2 + mean_difference) ** 0.5, (c**4 + mean_difference) ** 0.5
+    residual = (1 - c**2) / clients
+    return (c**2 + residual) ** 0.5, (c**4 + residual) ** 0.5
 
 
 # %% aggregation/norm: pair
