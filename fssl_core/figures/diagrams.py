@@ -111,14 +111,14 @@ def _cells(axes: Axes, faces: Sequence[Sequence[str]], x_names: Sequence[object]
 
 @style.use_style()
 def normalisation_sets(
-    reached: Mapping[str, np.ndarray], *, place: tuple[int, int], subtitle: str, title: str
+    reached: Mapping[str, np.ndarray], *, index: tuple[int, int], subtitle: str, title: str
 ) -> Figure:
     """Which channels of which images decide one normalised map: a panel for each normalisation.
 
     Args:
-        reached: by a title that starts with a key of ``NORMS``, bool ``[C, 2K]``, whether the map at ``place`` depends
+        reached: by a title that starts with a key of ``NORMS``, bool ``[C, 2K]``, whether the map at ``index`` depends
             on this one; the columns are K first views and then the K second views of the same images.
-        place: channel and column of that map, which has a frame.
+        index: channel and column of that map, which has a frame.
         subtitle: how it was found.
         title: the figure's title.
     """
@@ -128,7 +128,7 @@ def normalisation_sets(
     for axes, (name, cells) in zip(grid, reached.items(), strict=True):
         colour = NORMS.get(name[:2], OTHERS[0].colour)
         _cells(axes, np.where(cells, colour, APART), images, range(1, channels + 1))
-        axes.add_patch(Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, edgecolor="black", lw=2))
+        axes.add_patch(Rectangle((index[1] - 0.5, index[0] - 0.5), 1, 1, fill=False, edgecolor="black", lw=2))
         axes.axvline(views / 2 - 0.5, color="black", linestyle="--", lw=1)
         axes.set_title(name)
         axes.set_xlabel("image: first views | second views")

@@ -208,18 +208,18 @@ class SplitLearningTrainer(RoundTrainer):
         received = [
             (
                 send(sent.detach()[None], "activations", "up", worker.client)[0],
-                send(own[None], "activations", "up", worker.client)[0],
+                send(client_labels[None], "activations", "up", worker.client)[0],
             )
-            for worker, sent, own in zip(workers, activations, labels, strict=True)
+            for worker, sent, client_labels in zip(workers, activations, labels, strict=True)
         ]
         gradients, figures = self.train_server(received)
         own_losses = []
-        for worker, sent, own, gradient in zip(workers, activations, labels, gradients, strict=True):
+        for worker, sent, client_labels, gradient in zip(workers, activations, labels, gradients, strict=True):
             if s.gradients == "server":
                 sent.backward(send(gradient[None], "gradients", "down", worker.client)[0])
             else:
                 with s.autocast(self.device):
-                    loss, _ = classify(worker.module.head(sent), own)
+                    loss, _ = classify(worker.module.head(sent), client_labels)
                 loss.backward()
                 own_losses.append(loss.detach())
             worker.update()
@@ -242,7 +242,7 @@ class SplitLearningTrainer(RoundTrainer):
             draw = generator(s.seed, "turns", self.finished, self.updates)
             order = [[turn] for turn in torch.randperm(len(received), generator=draw).tolist()]
         gradients: list[Tensor | None] = [None] * len(received)
-        losses, accuracies, sizes = [], [], [len(own) for _, own in received]
+        losses, accuracies, sizes = [], [], [len(client_labels) for _, client_labels in received]
         for turns in order:
             batch = torch.cat([received[turn][0] for turn in turns]).requires_grad_(s.gradients == "server")
             with s.autocast(self.device):
