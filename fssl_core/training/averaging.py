@@ -478,10 +478,10 @@ class AveragingTrainer(RoundTrainer):
 
     def _start(self, client: int) -> None:
         """The client takes over the global model, and goes on with what it has of its own."""
-        memory, me = self.memory[client], torch.tensor([client])
+        memory, number = self.memory[client], torch.tensor([client])
         newcomer = memory["rounds"] == 0
         for block in self.downloads(client):
-            self.ledger.send(block, "parameters", "down", me)
+            self.ledger.send(block, "parameters", "down", number)
         self.load(client)
         if self.client_models is not None and not newcomer:
             self._keep_client_model(client, self._withheld(client))
@@ -552,15 +552,15 @@ class AveragingTrainer(RoundTrainer):
         s = self.settings
         if not s.objective.shares:
             return
-        seen = self.batches(client, (self.finished + 1) * s.passes - 1)
+        batches = self.batches(client, (self.finished + 1) * s.passes - 1)
         with s.autocast(self.device):
-            inputs = (self.features(self.views(*batch)) for batch in seen)
+            inputs = (self.features(self.views(*batch)) for batch in batches)
             contribution = self.learner.contribution(inputs, generator(s.seed, "contribution", self.finished, client))
         self.contributions[client] = self._exchange(contribution, "up", client)
 
     def _exchange(self, values: dict[str, Tensor], direction: str, client: int) -> dict[str, Tensor]:
-        me = torch.tensor([client])
-        return {name: self.ledger.send(value[None], "features", direction, me)[0] for name, value in values.items()}
+        number = torch.tensor([client])
+        return {name: self.ledger.send(value[None], "features", direction, number)[0] for name, value in values.items()}
 
     def _pool(self) -> None:
         """The server makes of what clients sent what those of the next round receive."""

@@ -134,12 +134,12 @@ class FeatArcTrainer(AveragingTrainer):
         s = self.settings
         if not s.alignment:
             return super().loss(inputs, *labels)
-        seen: list[tuple[Tensor, Tensor]] = []  # images and their features, as the objective runs the encoder
+        encoded: list[tuple[Tensor, Tensor]] = []  # images and their features, as the objective runs the encoder
         encoder = self.learner.online.encoder
-        with encoder.register_forward_hook(lambda _, images, features: seen.append((images[0], features))):
+        with encoder.register_forward_hook(lambda _, images, features: encoded.append((images[0], features))):
             loss, figures = super().loss(inputs, *labels)
         distances = []
-        for images, features in seen:
+        for images, features in encoded:
             with torch.no_grad():
                 global_features = self._global_encoder(images)
             distances.append(feature_distance(features, global_features))

@@ -235,9 +235,9 @@ class FedPacTrainer(AveragingTrainer):
         for client, part in enumerate(self.parts):
             personal = self.classifiers is not None and self.memory[client]["rounds"]
             classifier: nn.Module = self.classifiers.row_module(client) if personal else model.projector
-            right = (classifier(features).argmax(1) == test.labels).double() @ member  # of each class
+            correct = (classifier(features).argmax(1) == test.labels).double() @ member  # of each class
             held = self.data.train.labels[part.to(self.device)].bincount(minlength=s.objective.classes).double()
-            accuracies.append((held / held.sum() * right / member.sum(0).clamp(min=1)).sum())
+            accuracies.append((held / held.sum() * correct / member.sum(0).clamp(min=1)).sum())
         return torch.stack(accuracies).mean().item()
 
     # ---------------------------------------------------------------- interruption

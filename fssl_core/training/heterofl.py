@@ -122,8 +122,8 @@ class HeteroFLTrainer(PartialTrainer):
         if not name.startswith(CLASSIFIER) or present.all():
             return super().average(this, name, where, holders)
         for row in range(self.settings.objective.classes):
-            having = [position for position, has in zip(holders, present[:, row].tolist(), strict=True) if has]
-            super().average(this, name, (row, *where[1:]), having)
+            with_class = [position for position, has in zip(holders, present[:, row].tolist(), strict=True) if has]
+            super().average(this, name, (row, *where[1:]), with_class)
         return None
 
     def combine(self, beta: Tensor, this: Round) -> None:
