@@ -100,8 +100,10 @@ class _Design:
         if self.exact:
             return Estimate(value)
         seeds = int(self.sizes[used].min(initial=len(self.values)))
-        if (own := self._per_seed(weights, used)) is not None and len(own) >= OWN_SEEDS:
-            return Estimate(float(own.mean()), float(own.std(ddof=1) / np.sqrt(len(own))), len(own) - 1, seeds)
+        if (per_seed := self._per_seed(weights, used)) is not None and len(per_seed) >= OWN_SEEDS:
+            return Estimate(
+                float(per_seed.mean()), float(per_seed.std(ddof=1) / np.sqrt(len(per_seed))), len(per_seed) - 1, seeds
+            )
         if abs(weights.sum()) < 1e-9:
             coefficients, inverse, projection, variance, freedom = self._two_way
             full = np.concatenate([weights, np.zeros(len(coefficients) - len(weights))])
@@ -154,20 +156,20 @@ class _Gate:
     @cached_property
     def _design(self) -> tuple[_Design | None, list[int]]:
         """The points above, and the cells that have any."""
-        known = self.values.dropna(subset="value")
-        number, cells = pd.factorize(known["cell"])
-        return (_Design(known.assign(cell=number)) if len(cells) else None), list(cells)
+        complete = self.values.dropna(subset="value")
+        number, cells = pd.factorize(complete["cell"])
+        return (_Design(complete.assign(cell=number)) if len(cells) else None), list(cells)
 
     def doubt(self, cells: np.ndarray) -> str:
         """Why these cells decide nothing; empty where they may."""
-        design, known = self._design
+        design, cells_known = self._design
         for cell in cells:
             if self.names[cell] in self.failing:
                 continue
-            if cell not in known:
+            if cell not in cells_known:
                 return "no untrained model is recorded beside these"
-            weights = np.zeros(len(known))
-            weights[known.index(cell)] = 1
+            weights = np.zeros(len(cells_known))
+            weights[cells_known.index(cell)] = 1
             low = design.estimate(weights).interval()[0]
             if np.isnan(low):
                 return "one seed does not show whether the models learned"
@@ -217,9 +219,9 @@ class Cells:
         baseline = []
         if accuracy is not None:
             baseline = ["_above"]
-            known = frame.reindex(columns=[accuracy, "untrained", "chance"]).astype(float)
-            beaten = known[["untrained", "chance"]].max(axis=1, skipna=False)
-            frame = frame.assign(_above=100 * (known[accuracy] - beaten))
+            accuracies = frame.reindex(columns=[accuracy, "untrained", "chance"]).astype(float)
+            beaten = accuracies[["untrained", "chance"]].max(axis=1, skipna=False)
+            frame = frame.assign(_above=100 * (accuracies[accuracy] - beaten))
         rows = frame.groupby([*by, *repeats], dropna=False, sort=False)[[value, *baseline]].mean().reset_index()
         cell = rows.groupby(by, dropna=False, sort=False).ngroup().to_numpy() if by else np.zeros(len(rows), dtype=int)
         if not exact and not repeats:  # nothing says which rows belong together
@@ -243,8 +245,8 @@ class Cells:
         frame, value, accuracy, failing, exact = self._parts
         frame = frame.merge(self.index)  # of a part only what is in it
         rest = [name for name in self.by if name not in columns]
-        have = [set(part.itertuples(index=False, name=None)) for _, part in self._levels_by(rest, columns)]
-        common = set.intersection(*have)
+        levels_present = [set(part.itertuples(index=False, name=None)) for _, part in self._levels_by(rest, columns)]
+        common = set.intersection(*levels_present)
         if not common:
             raise NotRun(f"no {', '.join(columns)} that all of them have")
         kept = frame[[key in common for key in frame[list(columns)].itertuples(index=False, name=None)]]
@@ -264,10 +266,10 @@ class Cells:
             NotRun: there is none.
         """
         mask = pd.Series(True, index=self.index.index)
-        for name, wanted in levels.items():
+        for name, level in levels.items():
             if name not in self.index:
                 raise NotRun(f"no {name} is recorded")
-            mask &= self.index[name].isin(wanted if isinstance(wanted, list | tuple | set) else [wanted])
+            mask &= self.index[name].isin(level if isinstance(level, list | tuple | set) else [level])
         if not mask.any():
             raise NotRun(f"needs {in_words(levels)}")
         return self._part(self.index[mask])
@@ -287,8 +289,8 @@ class Cells:
 
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
-        found = self.index[column].dropna().unique().tolist() if column in self.index else []
-        return sorted(found) if all(isinstance(level, int | float) for level in found) else found
+        levels = self.index[column].dropna().unique().tolist() if column in self.index else []
+        return sorted(levels) if all(isinstance(level, int | float) for level in levels) else levels
 
     def each(self, *columns: str) -> list[tuple[str, "Cells"]]:
         """The cells by these columns (those there are), with the name of each part; all together without columns."""
@@ -313,7 +315,7 @@ def _level(name: str, level: Any) -> str:
 def in_words(levels: Mapping[str, Any]) -> str:
     """``"method L-DAWA, alpha 0.1 or 0.6"``."""
     parts = []
-    for name, wanted in levels.items():
-        listed = wanted if isinstance(wanted, list | tuple | set) else [wanted]
+    for name, level in levels.items():
+        listed = level if isinstance(level, list | tuple | set) else [level]
         parts.append(f"{name.replace('_', ' ')} {' or '.join(map(str, listed))}")
     return ", ".join(parts)

@@ -125,16 +125,17 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
                     f"{', '.join(map(str, results.columns))}. Record them again by running the notebook at {profile}."
                 ) from error
         verdicts.append(Verdict(**common, reading=reading, **_found(outcome, printed)))
-    found = {(v.ours, v.quantity, v.reason, v.estimate and round(v.estimate, 9)) for v in verdicts}
-    return verdicts if len(found) > 1 else [replace(verdicts[0], reading=AS_PRINTED)]  # else it is about other methods
+    answers = {(v.ours, v.quantity, v.reason, v.estimate and round(v.estimate, 9)) for v in verdicts}
+    # Readings that do not differ here are about other methods.
+    return verdicts if len(answers) > 1 else [replace(verdicts[0], reading=AS_PRINTED)]
 
 
 def check_claims(artifact_id: str, results: pd.DataFrame, profile: str, data: str = "") -> list[Verdict]:
     """The verdicts on all claims of one artifact, e.g. ``"monacosfl/fig3"``, on its results."""
     check_choice("profile", profile, PROFILES)
     key, _, artifact = artifact_id.partition("/")
-    own = [claim for claim in paper_claims(key) if claim.artifact == artifact]
-    return [verdict for claim in own for verdict in judge(claim, key, results, profile, data)]
+    claims = [claim for claim in paper_claims(key) if claim.artifact == artifact]
+    return [verdict for claim in claims for verdict in judge(claim, key, results, profile, data)]
 
 
 def all_verdicts(
@@ -192,10 +193,10 @@ def _readings(key: str, results: pd.DataFrame) -> Iterable[tuple[str, pd.DataFra
         yield reading, rows.replace({"method": {ours: base for base, ours in names.items()}})
 
 
-def _answer(rule: Rule, made: Callable[[], Any]) -> Outcome | str:
+def _answer(rule: Rule, cells_of: Callable[[], Any]) -> Outcome | str:
     """What a rule finds, for each part of what it is applied to; or why it finds nothing."""
     try:
-        cells = made()
+        cells = cells_of()
         if not isinstance(cells, Mapping):
             return rule(cells)
     except NotRun as lacking:
@@ -224,8 +225,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
         }
     deciding = outcome.deciding()
     low, high = deciding.estimate.interval()
-    beside = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
-    same = beside.get(deciding.name) or (printed.deciding() if printed else None)
+    printed_by_name = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
+    same = printed_by_name.get(deciding.name) or (printed.deciding() if printed else None)
     if same is not None and same.unit != deciding.unit:
         same = None
     answer = outcome.answer()

@@ -55,12 +55,12 @@ class Costs:
     def ratio(self, metric: str, one: str, other: str, **settings: object) -> float:
         return self.of(metric, one, **settings) / self.of(metric, other, **settings)
 
-    def ratio_is(self, metric: str, one: str, other: str, stated: float, **settings: object) -> Statement:
+    def ratio_is(self, metric: str, one: str, other: str, printed: float, **settings: object) -> Statement:
         """A ratio is the stated one, to its second digit and as far as rounded cells tell."""
         ratio, half = self.ratio(metric, one, other, **settings), self.rounding.get(metric, 0.0)
         room = 0.005 + 1e-9
         room += ratio * sum(half / self.of(metric, method, **settings) for method in (one, other))
-        return fact(f"{_NAMES[metric]}, {one} / {other}", ratio, stated - room, stated + room)
+        return fact(f"{_NAMES[metric]}, {one} / {other}", ratio, printed - room, printed + room)
 
 
 _NAMES = {"flops": "GFLOPs", "communication": "traffic", "peak_memory": "memory"}
@@ -245,8 +245,12 @@ def trained_blocks(results: pd.DataFrame) -> Outcome:
     total = len(counts[1])
     if not all(counts) or len(counts[2]) != total:
         raise NotRun("needs all stages of the three schemes")
-    wanted = [[total] * len(counts[0]), [1] * total, [*range(1, total + 1)]]
-    off = sum(a != b for ours, theirs in zip(counts, wanted, strict=True) for a, b in zip(ours, theirs, strict=True))
+    expected = [[total] * len(counts[0]), [1] * total, [*range(1, total + 1)]]
+    off = sum(
+        a != b
+        for count, expected_count in zip(counts, expected, strict=True)
+        for a, b in zip(count, expected_count, strict=True)
+    )
     return fact("stages with another number of trained blocks", off, 0, 0)
 
 
@@ -326,12 +330,12 @@ def memory_by_batch(results: pd.DataFrame) -> Outcome:
     if len(table) < 2:
         raise NotRun("needs two batch sizes")
     rise = table.iloc[-1] - table.iloc[0]
-    apart = (table[PROGRESSIVE] / table[FULL] - 1).abs().max()
+    gap = (table[PROGRESSIVE] / table[FULL] - 1).abs().max()
     most = (table[LAYERWISE] / table[[FULL, PROGRESSIVE]].min(axis=1)).max()
     return every(
         [
             fact(f"slope against batch size, {LAYERWISE} / end-to-end", rise[LAYERWISE] / rise[FULL], high=FLAT),
-            fact(f"largest gap, {PROGRESSIVE} to end-to-end, share", apart, high=SAME),
+            fact(f"largest gap, {PROGRESSIVE} to end-to-end, share", gap, high=SAME),
             fact(f"largest ratio, {LAYERWISE} to the lower of the others", most, high=1, strict=True),
         ]
     )
@@ -397,9 +401,9 @@ def headline_progressive(costs: Costs) -> Outcome:
 
 @cost_claim("lwfedssl-table2-fedca-heaviest", "table2")
 def fedca_heaviest(costs: Costs) -> Outcome:
-    stated = {"communication": 3.82, "flops": 1.11} | ({"peak_memory": 1.14} if costs.rounding else {})
+    printed_ratios = {"communication": 3.82, "flops": 1.11} | ({"peak_memory": 1.14} if costs.rounding else {})
     parts = []
-    for metric, ratio in stated.items():
+    for metric, ratio in printed_ratios.items():
         parts.append(costs.ratio_is(metric, "FedCA", "FedSimCLR", ratio, ssl_method="SimCLR"))
         least = min(costs.ratio(metric, "FedCA", method, ssl_method="SimCLR") for method in ["FedSimCLR", *STAGED])
         parts.append(fact(f"{_NAMES[metric]}, FedCA / the next", least, low=1, strict=True))
@@ -413,8 +417,10 @@ def worst_case(costs: Costs) -> Outcome:
 
 @cost_claim("lwfedssl-table10-medical-resources", "table10")
 def medical_resources(costs: Costs) -> Outcome:
-    stated = {"flops": 0.24, "communication": 0.20} | ({"peak_memory": 0.27} if costs.rounding else {})
-    return every(costs.ratio_is(metric, LAYERWISE, FULL, ratio, image_size=64) for metric, ratio in stated.items())
+    printed_ratios = {"flops": 0.24, "communication": 0.20} | ({"peak_memory": 0.27} if costs.rounding else {})
+    return every(
+        costs.ratio_is(metric, LAYERWISE, FULL, ratio, image_size=64) for metric, ratio in printed_ratios.items()
+    )
 
 
 # --------------------------------------------------------------------------------------- table2: three SSL methods

@@ -79,9 +79,9 @@ def one_channel_per_group(_: pd.DataFrame) -> Outcome:
     maps = _random_maps()
     channels, instance = maps.shape[1], F.instance_norm(maps)
     group, twin = F.group_norm(maps, channels), TwinNorm(channels, channels_per_group=1).double()(maps)
-    apart = [(other - instance).abs().max().item() for other in (group, twin)]
+    differences = [(other - instance).abs().max().item() for other in (group, twin)]
     name = "difference of {} from instance norm".format
-    return every([fact(name("GN"), apart[0], high=1e-12), fact(name("TN"), apart[1], low=0.1)])
+    return every([fact(name("GN"), differences[0], high=1e-12), fact(name("TN"), differences[1], low=0.1)])
 
 
 @claim("mfcl-table18-code-vs-equation")
@@ -89,34 +89,34 @@ def code_against_equation(_: pd.DataFrame) -> Outcome:
     """A group's moments are over its channels and all positions."""
     views = _random_maps().unflatten(0, (2, -1)).unflatten(2, (2, -1))  # [2, K, G, Lambda, H, W]
     variances, means = torch.var_mean(views, dim=(3, 4, 5), correction=0)  # [2, K, G]
-    apart = views.var(dim=(0, 3, 4, 5), correction=0) - variances.mean(0)  # [K, G]
-    error = apart - ((means[0] - means[1]) / 2) ** 2
-    different = fact("largest difference of the variances", apart.abs().max().item(), low=0.01)
+    difference = views.var(dim=(0, 3, 4, 5), correction=0) - variances.mean(0)  # [K, G]
+    error = difference - ((means[0] - means[1]) / 2) ** 2
+    different = fact("largest difference of the variances", difference.abs().max().item(), low=0.01)
     return every([different, fact("largest error of the stated difference", error.abs().max().item(), high=1e-12)])
 
 
 @claim("mfcl-table9-10-modules")
 def module_sizes(_: pd.DataFrame) -> Outcome:
-    stated = {"ResNet-18": (38_976, 77_853), "ResNet-50": (260_928, 521_565)}
+    printed_sizes = {"ResNet-18": (38_976, 77_853), "ResNet-50": (260_928, 521_565)}
     return every(
         fact(f"parameters{' with decoder' * decoder}, {name}", client_sizes(name, with_decoder=decoder)[0], size, size)
-        for name, sizes in stated.items()
+        for name, sizes in printed_sizes.items()
         for decoder, size in zip((False, True), sizes, strict=True)
     )
 
 
 @claim("mfcl-fig6-balance-cases")
 def balance_cases(results: pd.DataFrame) -> Outcome:
-    everyone, fewer = (
+    all_clients, fewer = (
         results[missing].groupby("case")["total_variation"].max()
         for missing in (results["missing"] == 0, results["missing"] > 0)
     )
-    if not {*"abcde"} <= {*everyone.index} or not {*"ae"} <= {*fewer.index}:
+    if not {*"abcde"} <= {*all_clients.index} or not {*"ae"} <= {*fewer.index}:
         raise NotRun("needs the cases a to e, and a and e with clients missing")
     name = "total variation, case"
-    balanced = [fact(f"{name} {case}", everyone[case], high=0.01) for case in "ace"]
+    balanced = [fact(f"{name} {case}", all_clients[case], high=0.01) for case in "ace"]
     balanced += [fact(f"{name} {case}, clients missing", fewer[case], high=0.01) for case in "ae"]
-    return every([*balanced, *(fact(f"{name} {case}", everyone[case], low=0.01, strict=True) for case in "bd")])
+    return every([*balanced, *(fact(f"{name} {case}", all_clients[case], low=0.01, strict=True) for case in "bd")])
 
 
 @claim("mfcl-fig7-partitions")
@@ -128,8 +128,8 @@ def classes_of_a_client(results: pd.DataFrame) -> Outcome:
     classes = held.groupby(["xi", "seed", "client"]).size().groupby(["xi", "seed"]).median()
     cells = Cells(classes.rename("classes").reset_index(), "classes", ["xi"], unit="classes")
     regions = {0.01: (1.5, 2.5), 0.1: (3.5, 5.5), HOMOGENEOUS: (9.5, 10)}
-    stated = [within(cells, cells.mean(xi=xi), f"median client, xi {xi:g}", *region) for xi, region in regions.items()]
-    return every([*stated, ordered(cells, "xi")])
+    medians = [within(cells, cells.mean(xi=xi), f"median client, xi {xi:g}", *region) for xi, region in regions.items()]
+    return every([*medians, ordered(cells, "xi")])
 
 
 # ---------------------------------------------------------------------------------------------- exact: what clients pay
@@ -176,8 +176,8 @@ def _ratio(costs: pd.Series, metric: str, one: str, other: str, name: str, low: 
 
 @cost_claim("mfcl-table3-alpha-vs-fedsimclr")
 def traffic_against_simclr(costs: pd.Series) -> Outcome:
-    stated = {"ResNet-18": (0.1465, 0.1475), "ResNet-50": (0.0135, 0.0145)}
-    return every(_ratio(costs, ALPHA, "MFCL", "FedSimCLR", name, *region) for name, region in stated.items())
+    regions = {"ResNet-18": (0.1465, 0.1475), "ResNet-50": (0.0135, 0.0145)}
+    return every(_ratio(costs, ALPHA, "MFCL", "FedSimCLR", name, *region) for name, region in regions.items())
 
 
 @cost_claim("mfcl-table3-alpha-vs-fedema")
@@ -188,9 +188,9 @@ def traffic_against_ema(costs: pd.Series) -> Outcome:
 @cost_claim("mfcl-table3-frequency")
 def frequency(costs: pd.Series) -> Outcome:
     times = {"FedEMA": (5.5, 6.5), "FedSimCLR": (49.5, 50.5)}
-    own = [fact(f"exchanges of MFCL, {name}", costs[EXCHANGES, "MFCL", name], 16, 16) for name in BACKBONES]
+    exchanges = [fact(f"exchanges of MFCL, {name}", costs[EXCHANGES, "MFCL", name], 16, 16) for name in BACKBONES]
     ratios = [_ratio(costs, EXCHANGES, method, "MFCL", name, *times[method]) for method in times for name in BACKBONES]
-    return every([*own, *ratios])
+    return every([*exchanges, *ratios])
 
 
 @cost_claim("mfcl-table3-memory-compute")
@@ -228,13 +228,13 @@ def linear_in_data(_: pd.DataFrame) -> Outcome:
 @table_claim("mfcl-table1-cut-layer", "table1")
 def cut_layer(cells: Cells) -> Outcome:
     """The stated cuts are those of the stated networks; another is asked for some cut ahead of both ends."""
-    stated = {"ResNet-18": 2, "ResNet-50": 4}
+    printed_cuts = {"ResNet-18": 2, "ResNet-50": 4}
     statements = []
     for name, part in cells.where(method=TWIN).each("architecture"):
         *earlier, last = cuts = part.levels("cut")
         if len(cuts) < 3:
             continue
-        if peak := stated.get(name):
+        if peak := printed_cuts.get(name):
             falls = ordered(part, "cut", [cut for cut in reversed(cuts) if cut >= peak])
             others = [cut for cut in cuts if cut != peak]
             far = ahead(part, [peak], [7], by=5, column="cut")
@@ -298,11 +298,11 @@ def stability(cells: Cells) -> Outcome:
     less = []
     for where, part in cells.each("dataset"):
         methods = [TWIN, *(name for name in SUPERVISED if name in part.levels("method"))]
-        own, *lost = (
+        twin_loss, *lost = (
             part.mean(method=method, xi=HOMOGENEOUS) - part.mean(method=method, xi=0.01) for method in methods
         )
         less += [
-            within(part, loss - own, f"loss of {method} − of {TWIN}, {where}", low=0.0, strict=True)
+            within(part, loss - twin_loss, f"loss of {method} − of {TWIN}, {where}", low=0.0, strict=True)
             for method, loss in zip(methods[1:], lost, strict=True)
         ]
     return every([across(steady, "xi", 0.01, HOMOGENEOUS, low=-4, high=4, each=["dataset"]), every(less)])
@@ -324,9 +324,9 @@ def tradeoff(cells: Cells) -> Outcome:
     """The rivals' memory is what the table quotes."""
     accuracies = [ahead(cells.where(xi=0.01), TWIN, rival, by=20) for rival in RESOURCE_AWARE]
     accuracies += [ahead(cells.where(xi=HOMOGENEOUS), rival, TWIN) for rival in RESOURCE_AWARE[:2]]
-    own = memory_bytes(client_sizes("ResNet-18"))
+    mfcl_memory = memory_bytes(client_sizes("ResNet-18"))
     memory = {name: paper_value("mfcl", "table4", GAMMA, name) for name in RESOURCE_AWARE}
-    more = [fact(f"memory of {name} − MFCL", size - own, low=0, unit="bytes") for name, size in memory.items()]
+    more = [fact(f"memory of {name} − MFCL", size - mfcl_memory, low=0, unit="bytes") for name, size in memory.items()]
     return every([*accuracies, *more])
 
 
@@ -341,9 +341,9 @@ def twin_norm_in_simclr(cells: Cells) -> Outcome:
 @table_claim("mfcl-table6-privacy-cost", "table6", scale=True)
 def privacy_cost(cells: Cells) -> Outcome:
     part = cells.where(method=TWIN, dataset="CIFAR-10")
-    stated = {"SA": (1, 0, 0.0), "DM": (0, 1, 1.7), "SA and DM": (1, 1, 1.7)}
+    printed_costs = {"SA": (1, 0, 0.0), "DM": (0, 1, 1.7), "SA and DM": (1, 1, 1.7)}
     statements = []
-    for name, (aggregated, mixed, points) in stated.items():
+    for name, (aggregated, mixed, points) in printed_costs.items():
         lost = part.mean(secure_aggregation=0, datamix=0) - part.mean(secure_aggregation=aggregated, datamix=mixed)
         statements.append(within(part, lost, f"lost by {name}", points - MARGIN, points + MARGIN))
     return every(statements)
@@ -380,7 +380,7 @@ def group_size(cells: Cells) -> Outcome:
         for twin in [cells.mean(method=TWIN, channels_per_group=size)]
         for group in [cells.mean(method=GROUP, channels_per_group=2 * size)]
     ]
-    peaks, others = ([size for size in sizes if (size in (8, 16)) is wanted] for wanted in (True, False))
+    peaks, others = ([size for size in sizes if (size in (8, 16)) is named] for named in (True, False))
     if not pooled or not peaks or not others:
         raise NotRun("needs a number of channels per group with its double, 8 or 16, and another")
     of_twin = cells.where(method=TWIN)

@@ -119,10 +119,10 @@ def one_server_step(results: pd.DataFrame) -> Outcome:
     rows = _panel(results, "variants")
     if not {"SFL-V1", "SFL-V2"} <= set(rows["variant"]):
         raise NotRun("needs SFL-V1 and SFL-V2")
-    stated = rows["clients"].where(rows["variant"] == "SFL-V2", 1)
+    expected = rows["clients"].where(rows["variant"] == "SFL-V2", 1)
     return every(
         fact(f"server updates a step, {row.variant} with {row.clients:g} clients", row.server_updates_per_step, n, n)
-        for row, n in zip(rows.itertuples(), stated, strict=True)
+        for row, n in zip(rows.itertuples(), expected, strict=True)
     )
 
 

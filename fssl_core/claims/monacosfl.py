@@ -28,11 +28,11 @@ def _traffic(results: pd.DataFrame, architecture: str) -> pd.DataFrame:
     return rows.sort_values("cut_layer")
 
 
-def _cheapest(results: pd.DataFrame, architecture: str, index: str, stated: int) -> Outcome:
+def _cheapest(results: pd.DataFrame, architecture: str, index: str, printed_cut: int) -> Outcome:
     rows = _traffic(results, architecture)
     best = rows.loc[rows["total_bytes"].idxmin()]
     text = f"cut of {architecture} with least traffic ({best.total_bytes / MIB:.1f} MiB)"
-    return fact(text, best[index], stated, stated)
+    return fact(text, best[index], printed_cut, printed_cut)
 
 
 @claim("monacosfl-fig1-optimal-cut")
@@ -93,8 +93,8 @@ def _settings(cells: Cells, *cuts: int) -> Iterable[tuple[str, Cells]]:
     """The settings that have all of these cuts with both methods."""
     parts = []
     for where, part in cells.each(*SETTING):
-        have = [set(one.levels("cut_layer")) for _, one in part.each("scheme")]
-        if len(have) == 2 and set(cuts) <= set.intersection(*have):
+        cuts_by_scheme = [set(one.levels("cut_layer")) for _, one in part.each("scheme")]
+        if len(cuts_by_scheme) == 2 and set(cuts) <= set.intersection(*cuts_by_scheme):
             parts.append((where, part))
     if not parts:
         raise NotRun(f"needs {' and '.join(METHODS)} at cuts {', '.join(map(str, cuts))}")
@@ -152,8 +152,8 @@ def unreliable_beyond_7(cells: Cells) -> Outcome:
 @claim("monacosfl-sec51-images-between-syncs")
 def images_between_syncs(_: pd.DataFrame) -> Outcome:
     """Arithmetic at the paper's sizes: 50,000 training images, ten syncs an epoch. Needs no result."""
-    stated = {5: 1000, 20: 250, 200: 25}
-    return every(fact(f"images, {n} clients", 50_000 / n / 10, images, images) for n, images in stated.items())
+    printed_images = {5: 1000, 20: 250, 200: 25}
+    return every(fact(f"images, {n} clients", 50_000 / n / 10, images, images) for n, images in printed_images.items())
 
 
 def _slopes(results: pd.DataFrame) -> Cells:

@@ -148,21 +148,21 @@ def client_memory(
 class SavedActivations:
     """Counts, while real training steps run, the bytes that autograd keeps, and the most that it kept at one time.
 
-    ``with SavedActivations(own=model.state_dict().values()) as saved: step()``, then ``saved.peak_bytes``. Each piece
-    of memory counts once, however many operations keep it, until the last of them lets go of it. It sees real tensors:
-    for a count without running anything, see :func:`~fssl_core.costs.compute.saved_bytes`.
+    ``with SavedActivations(excluded=model.state_dict().values()) as saved: step()``, then ``saved.peak_bytes``. Each
+    piece of memory counts once, however many operations keep it, until the last of them lets go of it. It sees real
+    tensors: for a count without running anything, see :func:`~fssl_core.costs.compute.saved_bytes`.
 
     Args:
-        own: tensors that do not count: parameters and buffers.
+        excluded: tensors that do not count: parameters and buffers.
 
     Attributes:
         live_bytes: kept now.
         peak_bytes: most that was kept at one time.
     """
 
-    def __init__(self, own: Iterable[Tensor] = ()) -> None:
+    def __init__(self, excluded: Iterable[Tensor] = ()) -> None:
         self.live_bytes = self.peak_bytes = 0
-        self._own = {value.untyped_storage().data_ptr() for value in own}
+        self._excluded = {value.untyped_storage().data_ptr() for value in excluded}
         self._keepers: Counter[int] = Counter()  # how many operations keep a piece of memory
         self._hooks = saved_tensors_hooks(self._pack, lambda kept: kept.value)
 
@@ -177,18 +177,18 @@ class SavedActivations:
 
     def _pack(self, value: Tensor) -> "_Kept":
         kept, storage = _Kept(value), value.untyped_storage()
-        place, size = storage.data_ptr(), storage.nbytes()
-        if size and place not in self._own:
-            if not self._keepers[place]:
+        address, size = storage.data_ptr(), storage.nbytes()
+        if size and address not in self._excluded:
+            if not self._keepers[address]:
                 self.live_bytes += size
                 self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-            self._keepers[place] += 1
-            weakref.finalize(kept, self._release, place, size).atexit = False
+            self._keepers[address] += 1
+            weakref.finalize(kept, self._release, address, size).atexit = False
         return kept
 
-    def _release(self, place: int, size: int) -> None:
-        self._keepers[place] -= 1
-        if not self._keepers[place]:
+    def _release(self, address: int, size: int) -> None:
+        self._keepers[address] -= 1
+        if not self._keepers[address]:
             self.live_bytes -= size
 
 

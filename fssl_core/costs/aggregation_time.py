@@ -86,12 +86,12 @@ def _cosine(first: Tensor, second: Tensor) -> Tensor:
     return (first * second).sum() / lengths if first.dim() and lengths > 0 else lengths.new_ones(())
 
 
-def aggregation_times(rules: Sequence[str], made: Round, *, repeats: int = 5) -> pd.DataFrame:
+def aggregation_times(rules: Sequence[str], round_state: Round, *, repeats: int = 5) -> pd.DataFrame:
     """Medians over repeats, in which all ways take turns, so that what else the machine does meets them alike.
 
     Args:
         rules: of ``PLAIN_RULES``.
-        made: models to aggregate, of :func:`made_up_round`; they stay as they are.
+        round_state: models to aggregate, of :func:`made_up_round`; they stay as they are.
         repeats: measurements of each, after one that is not counted.
 
     Returns:
@@ -103,45 +103,47 @@ def aggregation_times(rules: Sequence[str], made: Round, *, repeats: int = 5) ->
     for rule in rules:
         check_choice("rule", rule, PLAIN_RULES)
     check_range("repeats", repeats, 1)
-    works = _works(made)
-    seconds = {(rule, name): [_seconds(work, rule, made)] for rule in rules for name, work in works.items()}
+    works = _works(round_state)
+    seconds = {(rule, name): [_seconds(work, rule, round_state)] for rule in rules for name, work in works.items()}
     for _ in range(repeats):
         for (rule, name), measured in seconds.items():
-            measured.append(_seconds(works[name], rule, made))
-    medians = {place: median(measured[1:]) for place, measured in seconds.items()}
+            measured.append(_seconds(works[name], rule, round_state))
+    medians = {key: median(measured[1:]) for key, measured in seconds.items()}
     return pd.DataFrame({"rule": rule, **{name: medians[rule, name] for name in works}} for rule in rules)
 
 
-def _works(made: Round) -> dict[str, Callable[[str], object]]:
+def _works(round_state: Round) -> dict[str, Callable[[str], object]]:
     """For each implementation the aggregation by a rule."""
-    model = made.previous.row_module(0)
-    message, into, rows = ClientMatrix(model, 1), ClientMatrix(model, 1), ClientMatrix(model, made.clients)
-    states = [{name: block[k] for name, block in made.received.blocks.items()} for k in range(made.clients)]
-    previous = {name: block[0] for name, block in made.previous.blocks.items()}
+    model = round_state.previous.row_module(0)
+    message, result, rows = ClientMatrix(model, 1), ClientMatrix(model, 1), ClientMatrix(model, round_state.clients)
+    states = [
+        {name: block[k] for name, block in round_state.received.blocks.items()} for k in range(round_state.clients)
+    ]
+    previous = {name: block[0] for name, block in round_state.previous.blocks.items()}
 
-    def engine(rule: str, received: ClientMatrix = made.received) -> None:
-        fresh = replace(made, received=received)  # a round remembers its products
-        combine(weights(rule, fresh), fresh, into)
+    def engine(rule: str, received: ClientMatrix = round_state.received) -> None:
+        fresh = replace(round_state, received=received)  # a round remembers its products
+        combine(weights(rule, fresh), fresh, result)
 
     def engine_receiving(rule: str) -> None:
-        for client in range(made.clients):
+        for client in range(round_state.clients):
             message.put(rows, [client])
         engine(rule, rows)
 
     def plain(rule: str) -> None:
-        plain_aggregate(rule, previous, states, made.images)
+        plain_aggregate(rule, previous, states, round_state.images)
 
     return dict(zip(IMPLEMENTATIONS, (engine, engine_receiving, plain), strict=True))
 
 
-def _seconds(work: Callable[[str], object], rule: str, made: Round) -> float:
-    _wait(made)
+def _seconds(work: Callable[[str], object], rule: str, round_state: Round) -> float:
+    _wait(round_state)
     start = time.perf_counter()
     work(rule)
-    _wait(made)
+    _wait(round_state)
     return time.perf_counter() - start
 
 
-def _wait(made: Round) -> None:
-    if made.received.weights.is_cuda:
-        torch.cuda.synchronize(made.received.weights.device)
+def _wait(round_state: Round) -> None:
+    if round_state.received.weights.is_cuda:
+        torch.cuda.synchronize(round_state.received.weights.device)

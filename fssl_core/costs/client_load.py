@@ -123,8 +123,8 @@ def _layerwise(settings: LayerwiseSettings, data: Dataset) -> ClientLoad:
     plan = s.plan(len(trainer.units))
     loads = {stage: _stage(trainer, stage, batch) for stage in dict.fromkeys(plan)}
     used = torch.tensor([s.used(count) for count in images])
-    seen = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
-    macs = sum(count * loads[stage].image_macs for count, stage in zip(seen, plan, strict=True))
+    images_seen = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
+    macs = sum(count * loads[stage].image_macs for count, stage in zip(images_seen, plan, strict=True))
     return ClientLoad(macs / s.clients, tuple(loads.values()))
 
 
@@ -176,8 +176,9 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
     if s.momentum == 0:
         memory = replace(memory, optimiser_bytes=0)
     load = StageLoad(1, views * (TRAINED_PASSES + 1) * forward_macs(client, image).total, memory)
-    seen = s.epochs * s.sampled * (smallest - smallest % s.client_batch)  # as many steps as the smallest client has
-    return ClientLoad(seen * load.image_macs / s.clients, (load,))
+    # as many steps as the smallest client has
+    images_seen = s.epochs * s.sampled * (smallest - smallest % s.client_batch)
+    return ClientLoad(images_seen * load.image_macs / s.clients, (load,))
 
 
 # ---------------------------------------------------------------- both

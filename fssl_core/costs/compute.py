@@ -144,7 +144,7 @@ def saved_bytes(module: nn.Module, input_shape: Sequence[int], batch: int) -> in
     """
     check_range("batch", batch, low=1)
     module = _on_meta(module).train()
-    own = {value.untyped_storage() for value in (*module.parameters(), *module.buffers())}
+    model_storages = {value.untyped_storage() for value in (*module.parameters(), *module.buffers())}
     kept = set()  # holds the storages, so that none is freed and its place taken by another
 
     def pack(value: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ def saved_bytes(module: nn.Module, input_shape: Sequence[int], batch: int) -> in
 
     with saved_tensors_hooks(pack, lambda value: value):
         module(_inputs(module, input_shape, batch))
-    return sum(storage.nbytes() for storage in kept - own)
+    return sum(storage.nbytes() for storage in kept - model_storages)
 
 
 def peak_memory(module: nn.Module, input_shape: Sequence[int], batch: int, device: torch.device | str = "cuda") -> int:

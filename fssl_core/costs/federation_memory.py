@@ -41,9 +41,9 @@ def federation_memory(settings: SplitSettings | AveragingSettings, data: Dataset
 
 
 def _split(s: SplitSettings, client: nn.Module) -> list[tuple[str, int, int, bool]]:
-    size, some = _state_bytes(client), s.sampled < s.clients
+    size, partial = _state_bytes(client), s.sampled < s.clients
     kinds = ("online", "momentum", "velocity")
-    waiting = [(f"{kind}, waiting", s.clients, size, True) for kind in kinds if some]
+    waiting = [(f"{kind}, waiting", s.clients, size, True) for kind in kinds if partial]
     gradients = [] if s.freeze_client else [("gradients", s.sampled, _parameter_bytes(client), False)]
     return [*waiting, *((kind, s.sampled, size, False) for kind in kinds), *gradients]
 

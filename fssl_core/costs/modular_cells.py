@@ -70,15 +70,15 @@ def _end_to_end(name: str) -> list[Row]:
 def _modular_18() -> list[Row]:
     name, method = "ResNet-18", "MFCL"
     alone, both = (client_sizes(name, with_decoder=both).parameters for both in (False, True))
-    ours = client_traffic(method, name)
+    traffic = client_traffic(method, name)
     literal = client_traffic(method, name, coding="literal")
-    one_way = Traffic(round_bits(both, alone), ours.rounds, ours.representation_values, ours.bits_phase2)
+    one_way = Traffic(round_bits(both, alone), traffic.rounds, traffic.representation_values, traffic.bits_phase2)
     return [
-        (3, name, method, BITS_1, "2 A * 32 * 3", ours.bits_per_round),
+        (3, name, method, BITS_1, "2 A * 32 * 3", traffic.bits_per_round),
         (3, name, method, BITS_1, "(A + E) * 32 * 3: the decoder one way", one_way.bits_per_round),
         (3, name, method, BITS_1, "2 A * 32 / 3: Eq. 4 literally", literal.bits_per_round),
-        (3, name, method, VALUES, "32 * 32 * 64 * 5000 * 8", ours.representation_values),
-        (3, name, method, BITS_2, "32 * 32 * 64 * 5000 * 8 * 32 * 3", ours.bits_phase2),
+        (3, name, method, VALUES, "32 * 32 * 64 * 5000 * 8", traffic.representation_values),
+        (3, name, method, BITS_2, "32 * 32 * 64 * 5000 * 8 * 32 * 3", traffic.bits_phase2),
         (3, name, method, BITS_2, "32 * 32 * 64 * 5000 * 8 * 32 / 3: Eq. 5 literally", literal.bits_phase2),
         (3, name, method, ALPHA, "(A + E) * 32 * 3 * 15 + bits of phase 2", one_way.alpha_bits),
     ]
@@ -101,13 +101,13 @@ def _compute_18() -> list[Row]:
 def _modular_50() -> list[Row]:
     name, method = "ResNet-50", "MFCL"
     alone, both = (client_sizes(name, with_decoder=both).parameters for both in (False, True))
-    stated = client_traffic(method, name)
+    traffic = client_traffic(method, name)
     printed_size = representation_values(32, 32, 128, 5000)
     pooled = {images: delivery_bits(representation_values(32, 32, 128, images)) for images in (500, 1000)}
     return [
-        (3, name, method, BITS_1, "2 A * 32 * 3", stated.bits_per_round),
+        (3, name, method, BITS_1, "2 A * 32 * 3", traffic.bits_per_round),
         (3, name, method, BITS_1, "(A + E) * 32 * 3: the decoder one way", round_bits(both, alone)),
-        (3, name, method, VALUES, "64 * 64 * 128 * 1000 * 8: as stated", stated.representation_values),
+        (3, name, method, VALUES, "64 * 64 * 128 * 1000 * 8: as stated", traffic.representation_values),
         (3, name, method, VALUES, "32 * 32 * 128 * 5000 * 8", printed_size),
         (3, name, method, BITS_2, "32 * 32 * 128 * 5000 * 8 * 32 * 3", delivery_bits(printed_size)),
         (3, name, method, BITS_2, "32 * 32 * 128 * 500 * 8 * 32 * 3", pooled[500]),

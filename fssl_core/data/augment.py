@@ -115,10 +115,10 @@ class Augmentation(Settings):
 
     def parameters(self, draws: Tensor, height: int, width: int) -> ViewParameters:
         """Turn random numbers ``[B, numbers]`` into decisions for images of ``height`` x ``width`` pixels."""
-        areas, ratios, place, order, factors, rest = draws.cpu().split([CROP_TRIES, CROP_TRIES, 2, 4, 4, 6], dim=1)
+        areas, ratios, position, order, factors, rest = draws.cpu().split([CROP_TRIES, CROP_TRIES, 2, 4, 4, 6], dim=1)
         u_flip, u_jitter, u_gray, u_blur, u_sigma, u_solarize = rest.unbind(1)
         top, left, crop_height, crop_width = self._crop_box(
-            areas.double(), ratios.double(), place.double(), height, width
+            areas.double(), ratios.double(), position.double(), height, width
         )
         low = torch.tensor([max(0.0, 1 - s) for s in (self.brightness, self.contrast, self.saturation)] + [-self.hue])
         high = torch.tensor([1 + self.brightness, 1 + self.contrast, 1 + self.saturation, self.hue])
@@ -138,7 +138,7 @@ class Augmentation(Settings):
         )
 
     def _crop_box(
-        self, areas: Tensor, ratios: Tensor, place: Tensor, height: int, width: int
+        self, areas: Tensor, ratios: Tensor, position: Tensor, height: int, width: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """torchvision's rejection sampling with all ten tries drawn at once: the first that fits is taken."""
         area = height * width * (self.crop_scale[0] + (self.crop_scale[1] - self.crop_scale[0]) * areas)  # [B, tries]
@@ -151,11 +151,11 @@ class Augmentation(Settings):
         # No try fits: the central crop of the nearest ratio that is allowed.
         nearest = min(max(width / height, self.crop_ratio[0]), self.crop_ratio[1])
         central_width, central_height = min(width, round(height * nearest)), min(height, round(width / nearest))
-        found = fits.any(dim=1)
-        w = torch.where(found, widths.gather(1, first).squeeze(1), central_width)
-        h = torch.where(found, heights.gather(1, first).squeeze(1), central_height)
-        top = torch.where(found, (place[:, 0] * (height - h + 1)).floor(), (height - central_height) // 2)
-        left = torch.where(found, (place[:, 1] * (width - w + 1)).floor(), (width - central_width) // 2)
+        fitting = fits.any(dim=1)
+        w = torch.where(fitting, widths.gather(1, first).squeeze(1), central_width)
+        h = torch.where(fitting, heights.gather(1, first).squeeze(1), central_height)
+        top = torch.where(fitting, (position[:, 0] * (height - h + 1)).floor(), (height - central_height) // 2)
+        left = torch.where(fitting, (position[:, 1] * (width - w + 1)).floor(), (width - central_width) // 2)
         return top.long(), left.long(), h.long(), w.long()
 
     def __call__(self, images: Tensor, draws: Tensor) -> Tensor:
@@ -183,9 +183,9 @@ class Augmentation(Settings):
 
         with torch.autocast(device.type, enabled=False):  # eight bits of a bf16 product would be seen
             views = resized_crop(images, p.top, p.left, p.height, p.width, p.flip, self.size)
-            for place in range(4):
+            for position in range(4):
                 for operation, adjust in enumerate(ADJUSTMENTS if colour else ADJUSTMENTS[:2]):
-                    change_rows(views, p.jitter & (p.order[:, place] == operation), adjust, p.factors[:, operation])
+                    change_rows(views, p.jitter & (p.order[:, position] == operation), adjust, p.factors[:, operation])
             if colour:
                 change_rows(views, p.grayscale, lambda x: luma(x).expand_as(x))
             change_rows(views, p.blur, lambda x, sigma: gaussian_blur(x, sigma, self.blur_kernel), p.sigma)
@@ -197,9 +197,9 @@ def change_rows(views: Tensor, chosen: Tensor, operation: Callable[..., Tensor],
     """Replace the views whose row of ``chosen`` (bool ``[B]``, on the CPU) is true by ``operation`` of them."""
     rows = chosen.nonzero().squeeze(1)  # on the CPU, so that a GPU is not waited for
     if len(rows):
-        there = rows.to(views.device, non_blocking=True)
+        indices = rows.to(views.device, non_blocking=True)
         arguments = [argument[rows].to(views.device, non_blocking=True) for argument in arguments]
-        views.index_copy_(0, there, operation(views.index_select(0, there), *arguments))
+        views.index_copy_(0, indices, operation(views.index_select(0, indices), *arguments))
 
 
 def resized_crop(

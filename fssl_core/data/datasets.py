@@ -256,13 +256,13 @@ def outline(name: str, image_size: int | None = None) -> Dataset:
     Raises:
         DataError: nothing tells what the set is like.
     """
-    known, path = outlines.outline_of(name), find_dataset(name, data_root())
-    if known is None and path is None:
+    described, path = outlines.outline_of(name), find_dataset(name, data_root())
+    if described is None and path is None:
         raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name, data_root())}")
-    if known is None:
-        known = outlines.Outline(*folders.count_folder(path), folders.count_classes(path), FOLDER_IMAGE_SIZE)
-    splits = (ImageSet(*known.split(images, image_size)) for images in (known.train, known.test))
-    return Dataset(name, *splits, tuple(map(str, range(known.classes))), official=False)
+    if described is None:
+        described = outlines.Outline(*folders.count_folder(path), folders.count_classes(path), FOLDER_IMAGE_SIZE)
+    splits = (ImageSet(*described.split(images, image_size)) for images in (described.train, described.test))
+    return Dataset(name, *splits, tuple(map(str, range(described.classes))), official=False)
 
 
 def data_digest(name: str) -> str | None:
@@ -301,8 +301,8 @@ def _files(name: str, path: Path) -> list[Path]:
 
 def find_dataset(name: str, root: Path) -> Path | None:
     """The file or folder of a set that is not embedded, if it is there under ``root``; nothing is read."""
-    places = [root / folder for folder in _places(name)]
-    return next((place for place in places if place.exists()), None)
+    paths = [root / folder for folder in _places(name)]
+    return next((path for path in paths if path.exists()), None)
 
 
 def _places(name: str) -> tuple[str, ...]:
@@ -313,7 +313,7 @@ def _places(name: str) -> tuple[str, ...]:
 
 def how_to_get(name: str, root: Path) -> str:
     """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
-    where = " or ".join(str(root / place) for place in _places(name))
+    where = " or ".join(str(root / folder) for folder in _places(name))
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
@@ -344,10 +344,10 @@ def how_to_get(name: str, root: Path) -> str:
             "the paper does not say which classes: take those of the work that it cites (Li et al., NeurIPS 2021)."
         )
     else:
-        known = ", ".join(known_datasets())
+        names = ", ".join(known_datasets())
         how = (
             "Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or without classes as train/*.jpg; or use "
-            f"one of: {known}."
+            f"one of: {names}."
         )
     return f"The set {name!r} is not at {where}.{hint} {how}"
 
@@ -364,8 +364,8 @@ def _is_official(name: str, path: Path, train: int, test: int) -> bool:
     """By the number of images and, where torchvision lists them, the md5 of each file."""
     if name.startswith(MEDMNIST):
         subset = re.sub(r"_(64|128|224)$", "", name.removeprefix(MEDMNIST).removesuffix(VALIDATION))
-        place = 1 if name.endswith(VALIDATION) else 0
-        return any((counts[place], counts[2]) == (train, test) for counts in MEDMNIST_COUNTS.get(subset, ()))
+        split = 1 if name.endswith(VALIDATION) else 0
+        return any((counts[split], counts[2]) == (train, test) for counts in MEDMNIST_COUNTS.get(subset, ()))
     if name == COCO:
         return (train, test) == (COCO_IMAGES, 0)
     if name == TINY_IMAGENET:

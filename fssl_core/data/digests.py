@@ -24,11 +24,11 @@ LARGE = 2**31  # bytes; hashing so many takes a while
 DIGITS = 16
 
 
-def stamp(place: Path, files: Sequence[Path]) -> str:
+def stamp(location: Path, files: Sequence[Path]) -> str:
     """Sixteen hex digits that change when a file is added, removed, renamed or written; no file is read.
 
     Args:
-        place: the folder of the set, or its only file.
+        location: the folder of the set, or its only file.
         files: those that its reader opens, in the order in which it takes them.
 
     Raises:
@@ -38,11 +38,11 @@ def stamp(place: Path, files: Sequence[Path]) -> str:
     for path in files:
         status = path.stat()
         times = f"{status.st_mtime_ns} {status.st_ctime_ns}"  # the second one even where the first was set back
-        hashed.update(f"{_name(place, path)} {status.st_size} {times}\n".encode(errors="surrogateescape"))
+        hashed.update(f"{_name(location, path)} {status.st_size} {times}\n".encode(errors="surrogateescape"))
     return hashed.hexdigest()[:DIGITS]
 
 
-def digest_files(place: Path, files: Sequence[Path]) -> str:
+def digest_files(location: Path, files: Sequence[Path]) -> str:
     """Sixteen hex digits that name the contents of the files of a set; arguments as those of :func:`stamp`.
 
     Raises:
@@ -50,26 +50,26 @@ def digest_files(place: Path, files: Sequence[Path]) -> str:
     """
     cache = runs_root() / "digests.json"
     try:
-        now = stamp(place, files)
-        kept = _kept(cache).get(str(place.resolve()))
+        now = stamp(location, files)
+        kept = _kept(cache).get(str(location.resolve()))
         if kept and kept[0] == now:
             return kept[1]
         if (size := sum(path.stat().st_size for path in files)) > LARGE:
-            notice(f"reading {size / 2**30:.0f} GiB of {place} once, to know these images again")
+            notice(f"reading {size / 2**30:.0f} GiB of {location} once, to know these images again")
         with ThreadPoolExecutor() as threads:  # hashing leaves Python's lock free
             sums = threads.map(_sum, files)
-            listed = "".join(f"{sha256} {_name(place, path)}\n" for sha256, path in zip(sums, files, strict=True))
+            listed = "".join(f"{sha256} {_name(location, path)}\n" for sha256, path in zip(sums, files, strict=True))
     except OSError as error:
-        raise DataError(f"{error.filename or place} cannot be read ({error.strerror}).") from error
-    found = hashlib.sha256(f"readers {READERS}\n{listed}".encode(errors="surrogateescape")).hexdigest()[:DIGITS]
-    with suppress(OSError):  # else it is found again next time
-        write_json(cache, {**_kept(cache), str(place.resolve()): [now, found]})
-    return found
+        raise DataError(f"{error.filename or location} cannot be read ({error.strerror}).") from error
+    digest = hashlib.sha256(f"readers {READERS}\n{listed}".encode(errors="surrogateescape")).hexdigest()[:DIGITS]
+    with suppress(OSError):  # else it is computed again next time
+        write_json(cache, {**_kept(cache), str(location.resolve()): [now, digest]})
+    return digest
 
 
-def _name(place: Path, path: Path) -> str:
+def _name(location: Path, path: Path) -> str:
     """The path in the set; ``Path.relative_to`` would take as long as all the rest for a hundred thousand files."""
-    return str(path).removeprefix(f"{place}{os.sep}") if path != place else path.name
+    return str(path).removeprefix(f"{location}{os.sep}") if path != location else path.name
 
 
 def _sum(path: Path) -> str:
@@ -78,10 +78,12 @@ def _sum(path: Path) -> str:
 
 
 def _kept(cache: Path) -> dict[str, list[str]]:
-    """By place, the stamp of its files and their digest."""
+    """By location, the stamp of its files and their digest."""
     try:
-        known = json.loads(cache.read_text(encoding="utf-8"))
+        stored = json.loads(cache.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    entries = known.items() if isinstance(known, dict) else ()
-    return {place: kept for place, kept in entries if isinstance(kept, list) and list(map(type, kept)) == [str, str]}
+    entries = stored.items() if isinstance(stored, dict) else ()
+    return {
+        location: kept for location, kept in entries if isinstance(kept, list) and list(map(type, kept)) == [str, str]
+    }

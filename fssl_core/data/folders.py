@@ -102,14 +102,14 @@ def is_image_folder(folder: Path) -> bool:
 def list_unlabelled(folder: Path) -> list[Path]:
     """The images of a set without classes, by name; none where there are class folders."""
     with damaged(folder):
-        place = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
-        if not place.is_dir():
+        image_folder = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
+        if not image_folder.is_dir():
             return []
-        with os.scandir(place) as entries:  # knows folders from files without asking for each of 118,287
+        with os.scandir(image_folder) as entries:  # knows folders from files without asking for each of 118,287
             entries = [entry for entry in entries if not entry.name.startswith(".")]
         if any(entry.is_dir() for entry in entries):
             return []
-    return sorted(place / name for name in _images(place, [entry.name for entry in entries]))
+    return sorted(image_folder / name for name in _images(image_folder, [entry.name for entry in entries]))
 
 
 def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
@@ -161,45 +161,49 @@ def _listed(folder: Path) -> dict[str, list[Path]]:
     table, images = folder / ANNOTATIONS, folder / ANNOTATIONS.parent / "images"
     if table.stat().st_size > LARGEST_TABLE:
         raise DataError(f"{table} has more than {LARGEST_TABLE:,} bytes: it is no table of Tiny ImageNet's classes.")
-    there, files = set(os.listdir(images)) if images.is_dir() else set(), {}
+    unlisted, files = set(os.listdir(images)) if images.is_dir() else set(), {}
     for number, line in enumerate(table.read_text(encoding="utf-8").splitlines(), start=1):
         name, _, rest = line.partition("\t")
         label = rest.partition("\t")[0]
-        if name not in there or not _is_image(name) or not label or not label.isprintable():
+        if name not in unlisted or not _is_image(name) or not label or not label.isprintable():
             raise DataError(
                 f"{table}, line {number}: {one_line(line[:80])!r} should be the name of an image in {images} and its "
                 "class, with a tab between."
             )
-        there.remove(name)  # a second line for it is refused
+        unlisted.remove(name)  # a second line for it is refused
         files.setdefault(label, []).append(images / name)
-    left = [name for name in there if _is_image(name)]
-    if left or not files:
-        raise DataError(f"{table} names {sum(map(len, files.values())):,} images, and {images} has {len(left):,} more.")
+    unlisted_images = [name for name in unlisted if _is_image(name)]
+    if unlisted_images or not files:
+        raise DataError(
+            f"{table} names {sum(map(len, files.values())):,} images, and {images} has {len(unlisted_images):,} more."
+        )
     return {label: sorted(paths) for label, paths in sorted(files.items())}
 
 
 def _images_below(folder: Path) -> list[Path]:
     """At any depth, through links, by name."""
-    found, seen = [], set()
-    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
-        real = os.path.realpath(place)
+    paths, seen = [], set()
+    for directory, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        real = os.path.realpath(directory)
         if real in seen:
-            raise DataError(f"{place} is a link to a folder whose images are there already: remove it.")
+            raise DataError(f"{directory} is a link to a folder whose images are there already: remove it.")
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(place, name) for name in _images(Path(place), names)]
-    return sorted(found)
+        paths += [Path(directory, name) for name in _images(Path(directory), names)]
+    return sorted(paths)
 
 
 def _raise(error: OSError) -> None:
     raise error
 
 
-def _images(place: Path, names: Sequence[str]) -> list[str]:
+def _images(directory: Path, names: Sequence[str]) -> list[str]:
     """Those of a folder's files that are images by their names."""
     others = sum(os.path.splitext(name)[1].lower() in OTHER_SUFFIXES for name in names)
     if others:
-        notice(f"images of other formats in {place} are left out: {others}; only {', '.join(IMAGE_SUFFIXES)} are read.")
+        notice(
+            f"images of other formats in {directory} are left out: {others}; only {', '.join(IMAGE_SUFFIXES)} are read."
+        )
     return [name for name in names if _is_image(name)]
 
 
@@ -250,8 +254,8 @@ def _decode_all(paths: Sequence[Path], image_size: int) -> Tensor:
     one_at_a_time = threading.Lock()
 
     def decode(start: int) -> None:
-        for place, path in enumerate(paths[start : start + BLOCK], start):
-            images[place] = read_image(path, image_size, one_at_a_time)
+        for index, path in enumerate(paths[start : start + BLOCK], start):
+            images[index] = read_image(path, image_size, one_at_a_time)
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding leaves Python's lock free
         for _ in threads.map(decode, range(0, len(paths), BLOCK)):

@@ -90,11 +90,11 @@ def in_use() -> bool:
 
 def outline_of(name: str) -> Outline | None:
     """The outline of a published set, by its name for :func:`~fssl_core.data.datasets.load_dataset`."""
-    found = re.fullmatch(r"medmnist/(?P<subset>[a-z]+)(_(?P<side>64|128|224))?(?P<validation>:val)?", name)
-    if found is None or found["subset"] not in MEDMNIST_COUNTS:
+    match = re.fullmatch(r"medmnist/(?P<subset>[a-z]+)(_(?P<side>64|128|224))?(?P<validation>:val)?", name)
+    if match is None or match["subset"] not in MEDMNIST_COUNTS:
         return _OUTLINES.get(name)
-    subset = found["subset"]
+    subset = match["subset"]
     train, validation, test = min(MEDMNIST_COUNTS[subset])
     channels = 3 if subset in _MEDMNIST_COLOUR else 1
-    images = validation if found["validation"] else train
-    return Outline(images, test, _MEDMNIST_CLASSES[subset], int(found["side"] or 28), channels)
+    images = validation if match["validation"] else train
+    return Outline(images, test, _MEDMNIST_CLASSES[subset], int(match["side"] or 28), channels)

@@ -116,9 +116,9 @@ def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.G
         left[torch.randperm(classes, generator=draw)[:more]] += 1
     holders: list[list[int]] = [[] for _ in range(classes)]
     for client in torch.randperm(clients, generator=draw).tolist():
-        taken = (left + torch.rand(classes, generator=draw)).topk(k).indices
-        left[taken] -= 1
-        for label in taken.tolist():
+        drawn = (left + torch.rand(classes, generator=draw)).topk(k).indices
+        left[drawn] -= 1
+        for label in drawn.tolist():
             holders[label].append(client)
 
     # tensor_split makes its first pieces one image larger: they go to the clients that hold the fewest other images.
@@ -166,11 +166,11 @@ def _dirichlet_equal(labels: Tensor, clients: int, alpha: float, draw: torch.Gen
     counts = np.zeros(shares.shape, dtype=int)
     for client, size in zip(numbers.permutation(clients), sizes, strict=True):
         while missing := size - counts[client].sum():
-            wanted = shares[client] * (left > 0)
-            odds = wanted if wanted.sum() > 0 else left
-            taken = np.minimum(numbers.multinomial(missing, odds / odds.sum()), left)  # the rest is drawn again
-            counts[client] += taken
-            left -= taken
+            preferences = shares[client] * (left > 0)
+            odds = preferences if preferences.sum() > 0 else left
+            drawn = np.minimum(numbers.multinomial(missing, odds / odds.sum()), left)  # the rest is drawn again
+            counts[client] += drawn
+            left -= drawn
     pieces = [images.split(column.tolist()) for images, column in zip(members, counts.T, strict=True)]
     return [torch.cat(client) for client in zip(*pieces, strict=True)]
 
@@ -182,11 +182,11 @@ def _by_majority(labels: Tensor, clients: int, scheme: str, share: float, draw: 
     if not 1 / clients <= share <= 1:
         raise SettingError("partition", scheme, f"a share from 1 / {clients} to 1: its own class is a client's largest")
     parts: list[list[Tensor]] = [[] for _ in range(clients)]
-    for own, images in enumerate(members[:clients]):
+    for client, images in enumerate(members[:clients]):
         kept = max(1, round(share * len(images)))
-        parts[own].append(images[:kept])
+        parts[client].append(images[:kept])
         for step, piece in enumerate(images[kept:].tensor_split(clients - 1), start=1):
-            parts[(own + step) % clients].append(piece)
+            parts[(client + step) % clients].append(piece)
     return [torch.cat(part) for part in parts]
 
 

@@ -115,12 +115,12 @@ class RandAugment(Settings):
         if self.operations == 0:
             return images
         which, negative = self.decisions(draws)
-        for place in range(self.operations):
+        for position in range(self.operations):
             for index, name in enumerate(OPERATIONS):
-                chosen = which[:, place] == index
+                chosen = which[:, position] == index
                 ways = [(chosen, 1)]
                 if name in SIGNED:
-                    ways = [(chosen & negative[:, place], -1), (chosen & ~negative[:, place], 1)]
+                    ways = [(chosen & negative[:, position], -1), (chosen & ~negative[:, position], 1)]
                 for rows, sign in ways:
                     change_rows(images, rows, partial(OPERATIONS[name], at=partial(self._strength, sign)))
         return images

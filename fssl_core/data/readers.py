@@ -162,12 +162,12 @@ def load_pickle(path: Path) -> Any:
     with damaged(path), open_file(path) as file:
         content = _at_most(file.read(LARGEST + 1))
         tuples = 0
-        for place, (opcode, argument, _) in enumerate(pickletools.genops(content)):
+        for index, (opcode, argument, _) in enumerate(pickletools.genops(content)):
             tuples += "TUPLE" in opcode.name
             if opcode.name not in OPCODES or tuples > MOST_TUPLES:
                 raise ValueError(f"the pickle asks for {opcode.name}, which no image set needs so")
             # Room is made for as many objects as an index says, before there are any.
-            limit = place if opcode.name.endswith("PUT") else 2**31
+            limit = index if opcode.name.endswith("PUT") else 2**31
             if isinstance(argument, int) and abs(argument) > limit:
                 raise ValueError(f"the pickle has a {opcode.name} of a number above {limit}")
         return _ImageUnpickler(io.BytesIO(content), path).load()

@@ -139,14 +139,14 @@ def circle_loss_increase(
     check_range("points", points, 3)
     if not radius > 0:
         raise SettingError("radius", radius, "a positive distance")
-    places = torch.cat([plane.circle(radius, points), torch.zeros(1, 2, dtype=torch.float64)])
-    losses = _losses(plane, evaluate, places, progress)
+    coordinates = torch.cat([plane.circle(radius, points), torch.zeros(1, 2, dtype=torch.float64)])
+    losses = _losses(plane, evaluate, coordinates, progress)
     return (losses[:-1].mean() - losses[-1]).item()
 
 
-def _losses(plane: Plane, evaluate: Evaluate, places: Tensor, progress: Callable[..., None]) -> Tensor:
-    losses = torch.empty(len(places), dtype=torch.float64)
-    for place, (x, y) in enumerate(places.tolist()):
-        losses[place] = evaluate(plane.state(x, y))
-        progress(place + 1, len(places))
+def _losses(plane: Plane, evaluate: Evaluate, coordinates: Tensor, progress: Callable[..., None]) -> Tensor:
+    losses = torch.empty(len(coordinates), dtype=torch.float64)
+    for index, (x, y) in enumerate(coordinates.tolist()):
+        losses[index] = evaluate(plane.state(x, y))
+        progress(index + 1, len(coordinates))
     return losses

@@ -61,12 +61,12 @@ def confusion_matrix(predictions: Tensor, labels: Tensor, classes: int) -> Tenso
 def classification_metrics(predictions: Tensor, labels: Tensor, classes: int) -> ClassificationMetrics:
     """Arguments and errors as those of :func:`confusion_matrix`."""
     counts = confusion_matrix(predictions, labels, classes).double()
-    right, true, predicted = counts.diag(), counts.sum(1), counts.sum(0)  # each [classes]
-    recall, precision = right / true.clamp(min=1), right / predicted.clamp(min=1)
-    f1 = 2 * right / (true + predicted).clamp(min=1)
+    correct, true, predicted = counts.diag(), counts.sum(1), counts.sum(0)  # each [classes]
+    recall, precision = correct / true.clamp(min=1), correct / predicted.clamp(min=1)
+    f1 = 2 * correct / (true + predicted).clamp(min=1)
     occurs = true + predicted > 0
     means = [values[occurs].mean().item() for values in (precision, recall, f1)]
-    return ClassificationMetrics((right.sum() / counts.sum()).item(), *means, recall[true > 0].mean().item())
+    return ClassificationMetrics((correct.sum() / counts.sum()).item(), *means, recall[true > 0].mean().item())
 
 
 def mean_over_batches(predictions: Tensor, labels: Tensor, classes: int, batch: int) -> ClassificationMetrics:

@@ -53,8 +53,8 @@ def saliency(
             if directions.shape[1:] != features.shape[1:]:
                 raise DataError(f"Directions {list(directions.shape)} do not fit features {list(features.shape)}.")
             scores = (features @ directions.to(features).T).sum(0)  # [K]
-            found = [torch.autograd.grad(score, pixels, retain_graph=True)[0].abs().sum(1) for score in scores]
-            maps.append(torch.stack(found).mean(0))
+            gradients = [torch.autograd.grad(score, pixels, retain_graph=True)[0].abs().sum(1) for score in scores]
+            maps.append(torch.stack(gradients).mean(0))
     return torch.cat(maps)
 
 

@@ -98,8 +98,8 @@ def pca_plane(models: Mapping[str, Tensor], *, filter_normalise: bool = False) -
         raise DataError(
             f"The {len(centred)} models lie on a line, or do not differ: a plane needs models of different directions."
         )
-    seen = vectors - vectors[-1]  # from the final model
-    vectors = vectors * seen.gather(0, seen.abs().argmax(0, keepdim=True)).sign()
+    offsets = vectors - vectors[-1]  # from the final model
+    vectors = vectors * offsets.gather(0, offsets.abs().argmax(0, keepdim=True)).sign()
 
     # A component is a mixture of models; its weights sum to 0, so that a common shift of all models cancels.
     mixture = (vectors / variances.sqrt()).T  # [2, T]

@@ -32,19 +32,23 @@ def run_beside_untrained(settings: Sequence[Settings], **how: Any) -> pd.DataFra
         Missing for a run without accuracies; all are fractions.
     """
     frame = run_all(settings, **how)
-    places = {place: one for place, each in enumerate(settings) if (one := untrained(each)) is not None}
-    beside = run_all([*places.values()], **how).set_axis([*places]).reindex(frame.index)
+    baselines = {index: one for index, each in enumerate(settings) if (one := untrained(each)) is not None}
+    beside = run_all([*baselines.values()], **how).set_axis([*baselines]).reindex(frame.index)
     measures = [name for name in beside if name.endswith("_accuracy") and not name.startswith("best_")]
-    own = frame.get("chance", pd.Series(index=frame.index, dtype=float))
+    chance = frame.get("chance", pd.Series(index=frame.index, dtype=float))
     columns = {f"untrained_{name}": beside[name] for name in measures}
-    columns |= {"accuracy": _first(frame), "untrained": _first(beside), "chance": beside.get("chance", own).fillna(own)}
+    columns |= {
+        "accuracy": _first(frame),
+        "untrained": _first(beside),
+        "chance": beside.get("chance", chance).fillna(chance),
+    }
     return frame.assign(**columns)
 
 
 def _first(table: pd.DataFrame) -> pd.Series:
     """In each row the first of ``MEASURES`` that it has."""
-    found = pd.Series(index=table.index, dtype=float)
+    values = pd.Series(index=table.index, dtype=float)
     for name in MEASURES:
         if name in table:
-            found = found.fillna(table[name].astype(float))
-    return found
+            values = values.fillna(table[name].astype(float))
+    return values

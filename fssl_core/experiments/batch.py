@@ -35,8 +35,8 @@ class Batch:
         self.workers = max(1, len(resources.workers()) // jobs)  # runs of a notebook at a time
         self.files = {id: folder / f"{number}.json" for number, id in enumerate(self.tasks)}
         self.profile = next((task.parameters["profile"] for task in tasks if "profile" in task.parameters), "smoke")
-        found = {id: task.notebook.record(self.profile) for id, task in self.tasks.items()}
-        self.records = {id: record for id, record in found.items() if record and "seconds" in record}
+        records = {id: task.notebook.record(self.profile) for id, task in self.tasks.items()}
+        self.records = {id: record for id, record in records.items() if record and "seconds" in record}
         # Names of the runs behind a record; other settings have other runs.
         self.runs = {
             id: record["runs"]

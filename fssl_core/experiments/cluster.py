@@ -118,17 +118,19 @@ class Cluster:
 
     def _submit(self, schedule: Schedule) -> dict[str, distributed.Future]:
         """A task for each run, by key."""
-        store, resources, there, futures = store_id(), self._resources(), {}, {}
+        store, resources, scattered, futures = store_id(), self._resources(), {}, {}
         # Those that come later, too: one that does not share it computes again what is stored here.
         shared = set(self.client.run(store_id).values()) <= {store}
         for key, run in schedule.left.items():  # what a run needs comes before it
             job = Job(run.settings, run.identity(), store)
             needed = [Run(settings) for settings in run.settings.needs]
             for other in needed:
-                if other.settings.key not in futures and not shared and other.settings.key not in there:
+                if other.settings.key not in futures and not shared and other.settings.key not in scattered:
                     result = Result(other.settings, False, content(other))
-                    there[other.settings.key] = self.client.scatter(result, broadcast=True, hash=False)
-            edges = [found for other in needed if (found := {**there, **futures}.get(other.settings.key)) is not None]
+                    scattered[other.settings.key] = self.client.scatter(result, broadcast=True, hash=False)
+            edges = [
+                future for other in needed if (future := {**scattered, **futures}.get(other.settings.key)) is not None
+            ]
             self.client.subscribe_topic(job.name, lambda event, key=key: self.events.put((key, event[1])))
             futures[key] = self.client.submit(compute_run, job, *edges, key=job.name, resources=resources)
             futures[key].add_done_callback(lambda future, key=key: self.events.put((key, future)))
@@ -143,28 +145,28 @@ class Cluster:
         text = os.environ.get("FSSL_RESOURCES")
         if text is None:
             return {"GPU": 1} if any("GPU" in resources for resources in offered) else None
-        wanted = parse_resources(text)
-        for name, amount in wanted.items():
+        resources = parse_resources(text)
+        for name, amount in resources.items():
             if offered and not any(resources.get(name, 0) >= amount for resources in offered):
                 say(
                     f"no worker of the cluster offers {name}={amount:g} yet; waiting for one "
                     f'(dask worker --resources "{name}={amount:g}").'
                 )
-        return wanted or None
+        return resources or None
 
-    def _hear(self, schedule: Schedule, sweep: Sweep, running: dict[str, Current], key: str, word: Any) -> None:
+    def _hear(self, schedule: Schedule, sweep: Sweep, running: dict[str, Current], key: str, event: Any) -> None:
         """What a worker says of its run, or the end of its task."""
         run = schedule.left.get(key)
         if run is None:  # done, or not wanted any more because of an error
             return
-        if isinstance(word, Mapping):
+        if isinstance(event, Mapping):
             current = running.get(key) or running.setdefault(key, sweep.begin(run))
-            current.unit = word["unit"]
-            current.tell(word["step"], word["steps"], word["figures"])
+            current.unit = event["unit"]
+            current.tell(event["step"], event["steps"], event["figures"])
             return
         computed, error = False, None
         try:
-            result = word.result()
+            result = event.result()
             self._check(run, result)
             computed = result.computed
         except distributed.KilledWorker as killed:
@@ -231,22 +233,22 @@ def compute_run(job: Job, *needed: Result) -> Result:
                 f"The worker {worker.address} would compute another {run} than the one that is wanted, which {other} "
                 f"({differences(job.identity, run.identity())}). Give it the same code and images."
             )
-        told = -EVENT_SECONDS
+        last_event = -EVENT_SECONDS
 
         def tell(running: Running) -> None:
-            nonlocal told
+            nonlocal last_event
             task = worker.state.tasks.get(job.name)
             if task is None or task.state not in ("executing", "long-running"):
                 raise _NotWanted
-            if time.monotonic() - told >= EVENT_SECONDS:
-                told = time.monotonic()
-                word = {"unit": running.unit, "step": running.step, "steps": running.steps, "figures": running.figures}
-                worker.log_event(job.name, word)
+            if time.monotonic() - last_event >= EVENT_SECONDS:
+                last_event = time.monotonic()
+                event = {"unit": running.unit, "step": running.step, "steps": running.steps, "figures": running.figures}
+                worker.log_event(job.name, event)
 
         try:
             with watched_from_elsewhere(run, tell) as sweep:
                 run.compute(sweep, wait=True)
         except _NotWanted:
             raise FsslError(f"{run} is not wanted any more.") from None
-        here = store_id() == job.store
-        return Result(job.settings, sweep.computed > 0, None if here else content(run))
+        same_store = store_id() == job.store
+        return Result(job.settings, sweep.computed > 0, None if same_store else content(run))

@@ -38,17 +38,17 @@ class Asked:
 
 def with_needed(settings: Iterable[Settings]) -> dict[str, Settings]:
     """By key, runs and all that they build on, each once and after what it needs."""
-    found: dict[str, Settings] = {}
+    settings_by_key: dict[str, Settings] = {}
 
     def add(one: Settings) -> None:
-        if one.key not in found:
+        if one.key not in settings_by_key:
             for needed in one.needs:
                 add(needed)
-            found[one.key] = one
+            settings_by_key[one.key] = one
 
     for one in settings:
         add(one)
-    return found
+    return settings_by_key
 
 
 @contextmanager
@@ -87,26 +87,26 @@ def asked_by(cells: list[str], parameters: Mapping[str, Any]) -> Asked:
         SyntaxError: a cell is no Python.
         FsslError: of the parameters or settings, such as a profile that there is not.
     """
-    own, *others = cells
+    parameters_cell, *others = cells
     injected = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in parameters.items())
-    namespace: dict[str, Any] = {"__name__": "__main__", "In": [own, injected]}
-    for source in (own, injected):
+    namespace: dict[str, Any] = {"__name__": "__main__", "In": [parameters_cell, injected]}
+    for source in (parameters_cell, injected):
         exec(source, namespace)
     statements = [statement for source in others for statement in ast.parse(source).body]
     unknown = []
-    with collecting() as found:
+    with collecting() as collected:
         for statement in _needed(statements):
-            known = with_needed(found)
+            before = with_needed(collected)
             try:
                 _execute(statement, namespace)
             except Exception as error:
-                if isinstance(error, FsslError) and not found:
+                if isinstance(error, FsslError) and not collected:
                     raise  # before any run: of the settings themselves
                 if not _asked_all_the_same(statement, namespace) or (
-                    isinstance(statement, ast.For) and with_needed(found).keys() - known.keys()
+                    isinstance(statement, ast.For) and with_needed(collected).keys() - before.keys()
                 ):
                     unknown.append(ast.unparse(statement).partition("\n")[0])
-    return Asked(tuple({settings.key: settings for settings in found}.values()), tuple(unknown))
+    return Asked(tuple({settings.key: settings for settings in collected}.values()), tuple(unknown))
 
 
 def _execute(statement: ast.stmt, namespace: dict[str, Any]) -> None:
@@ -155,16 +155,16 @@ def _bound(statement: ast.stmt) -> set[str]:
 
 def _read(statement: ast.stmt) -> set[str]:
     """The notebook's names that a statement reads, those of loops over them aside."""
-    found, scopes = set(), [_scope(statement)]
-    own = {name for loop in ast.walk(statement) if isinstance(loop, ast.For) for name in _targets(loop.target)}
+    names, scopes = set(), [_scope(statement)]
+    loop_names = {name for loop in ast.walk(statement) if isinstance(loop, ast.For) for name in _targets(loop.target)}
     while scopes:
         scope = scopes.pop()
         inside = scope.get_type() != "module"
-        found |= {
+        names |= {
             name.get_name() for name in scope.get_symbols() if name.is_referenced() and (name.is_global() or not inside)
         }
         scopes += scope.get_children()
-    return found - own
+    return names - loop_names
 
 
 def _scope(statement: ast.stmt) -> symtable.SymbolTable:
@@ -177,13 +177,13 @@ def _targets(node: ast.expr) -> set[str]:
 
 def _touched(statement: ast.stmt) -> set[str]:
     """Names whose objects a statement may change: by an assignment to a part of them, or a method of theirs."""
-    found = set()
+    names = set()
     for node in ast.walk(statement):
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= _base(node)
+            names |= _base(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            found |= _base(node.value.func) if isinstance(node.value.func, ast.Attribute) else set()
-    return found
+            names |= _base(node.value.func) if isinstance(node.value.func, ast.Attribute) else set()
+    return names
 
 
 def _base(node: ast.expr) -> set[str]:

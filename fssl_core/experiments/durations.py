@@ -21,11 +21,11 @@ class Durations:
         self,
         sweep: Sequence[Mapping[str, Any]],
         varying: Sequence[str],
-        known: Iterable[tuple[Mapping[str, Any], float]],
+        recorded: Iterable[tuple[Mapping[str, Any], float]],
     ) -> None:
         self.varying = [name for name in varying if not is_seed(name)]
         self.like = self._fixed(sweep[0], varying)
-        self.known = [(_encoded(row), seconds) for row, seconds in known if self._fixed(row, varying) == self.like]
+        self.known = [(_encoded(row), seconds) for row, seconds in recorded if self._fixed(row, varying) == self.like]
 
     def add(self, row: Mapping[str, Any], seconds: float) -> None:
         """A run of the sweep is finished."""
@@ -33,10 +33,10 @@ class Durations:
 
     def expected(self, row: Mapping[str, Any]) -> float | None:
         """Seconds for a run of the sweep; ``None`` where no run tells."""
-        wanted = _encoded(row)
-        distances = [sum(wanted.get(name) != other.get(name) for name in self.varying) for other, _ in self.known]
+        encoded = _encoded(row)
+        distances = [sum(encoded.get(name) != other.get(name) for name in self.varying) for other, _ in self.known]
         least = min(distances, default=0)
-        nearest = [self.known[place][1] for place, distance in enumerate(distances) if distance == least]
+        nearest = [self.known[index][1] for index, distance in enumerate(distances) if distance == least]
         return sum(nearest) / len(nearest) if nearest else None
 
     @staticmethod

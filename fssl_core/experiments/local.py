@@ -168,8 +168,8 @@ class Helpers(threading.Thread):
         except (EOFError, OSError):
             kind, values = "died", ()
         if kind == "state":
-            current.unit, *told = values
-            current.tell(*told)
+            current.unit, *progress = values
+            current.tell(*progress)
             return
         if kind == "line":
             self.sweep.say(*values)
@@ -235,13 +235,13 @@ class _Server:
     _known: ClassVar[dict[int, "_Server"]] = {}  # by process: a forked one must not use its parent's
 
     def __init__(self, modules: Sequence[str]) -> None:
-        self.socket, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "fssl_core.experiments.worker", str(theirs.fileno()), json.dumps(modules)]
+        self.socket, child_end = socket.socketpair()
+        command = [sys.executable, "-m", "fssl_core.experiments.worker", str(child_end.fileno()), json.dumps(modules)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         environment.setdefault("OMP_NUM_THREADS", "1")  # a pool of more would not outlive the fork
-        with theirs:
+        with child_end:
             self.process = subprocess.Popen(
-                command, env=environment, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=2
+                command, env=environment, pass_fds=[child_end.fileno()], stdin=subprocess.DEVNULL, stdout=2
             )
 
     @classmethod
@@ -254,9 +254,9 @@ class _Server:
 
     def worker(self) -> Connection:
         """The connection to a new worker."""
-        ours, theirs = Pipe()
-        with theirs:
-            socket.send_fds(self.socket, [b"w"], [theirs.fileno()])
+        ours, child_end = Pipe()
+        with child_end:
+            socket.send_fds(self.socket, [b"w"], [child_end.fileno()])
         return ours
 
 

@@ -144,23 +144,23 @@ def find_notebooks(ids: Sequence[str] = ()) -> list[Notebook]:
         SettingError: an ID that is not there; the message lists those that are.
     """
     root = project_root() / "notebooks"
-    found: dict[str, Notebook] = {}
+    by_id: dict[str, Notebook] = {}
     for path in [*root.glob("*.ipynb"), *root.glob("[!.]*/*.ipynb")]:
         if not _NAME.fullmatch(path.stem):
             continue  # a reader's copy, such as fig6_accuracy_by_cut-Copy1
         artifact = re.match(r"((?:fig|table)\d+[a-z]?|hardness|headline)_", path.name)
         folder = path.relative_to(root).parent
         notebook = Notebook((folder / (artifact[1] if artifact else path.stem)).as_posix(), path)
-        if notebook.id in found:
-            raise FsslError(f"{found[notebook.id].path} and {path} have one ID, {notebook.id}: rename one of them.")
-        found[notebook.id] = notebook
-    if not found:
+        if notebook.id in by_id:
+            raise FsslError(f"{by_id[notebook.id].path} and {path} have one ID, {notebook.id}: rename one of them.")
+        by_id[notebook.id] = notebook
+    if not by_id:
         raise FsslError(f"There are no notebooks in {root}: call this from inside a clone of the project.")
-    notebooks = sorted(found.values(), key=lambda notebook: _natural(notebook.id))
-    for wanted in ids:
-        if not any(_matches(notebook, wanted) for notebook in notebooks):
-            raise SettingError("ID", wanted, f"the ID of a notebook or the key of a paper{_meant(wanted, found)}")
-    return [notebook for notebook in notebooks if not ids or any(_matches(notebook, wanted) for wanted in ids)]
+    notebooks = sorted(by_id.values(), key=lambda notebook: _natural(notebook.id))
+    for name in ids:
+        if not any(_matches(notebook, name) for notebook in notebooks):
+            raise SettingError("ID", name, f"the ID of a notebook or the key of a paper{_meant(name, by_id)}")
+    return [notebook for notebook in notebooks if not ids or any(_matches(notebook, name) for name in ids)]
 
 
 def stored_parameters(id: str) -> dict[str, Any] | None:
@@ -184,15 +184,15 @@ def parameters_for(notebook: Notebook, values: Mapping[str, Any]) -> dict[str, A
     defaults = stored["parameters"]
     for name, value in values.items():
         refuse_unknown(name, value, list(defaults), notebook.id)
-    given = {name: checked_value(name, value, defaults[name], notebook.id) for name, value in values.items()}
+    parameters = {name: checked_value(name, value, defaults[name], notebook.id) for name, value in values.items()}
     edited = {name: now["parameters"].get(name) for name in defaults if now["parameters"].get(name) != defaults[name]}
-    left_out = {name: value for name, value in edited.items() if name not in given}
+    left_out = {name: value for name, value in edited.items() if name not in parameters}
     if left_out:
         text = ", ".join(f"{name} = {value!r}" for name, value in left_out.items())
         say(f"{notebook.id}: its parameters cell says {text}; the defaults are used. For other values there is --set.")
     if stored["code"] != now["code"]:
         say(f"{notebook.id}: its code was changed since it was stored, and is run as it stands.")
-    return {name: defaults[name] for name in left_out} | given
+    return {name: defaults[name] for name in left_out} | parameters
 
 
 def execute(
@@ -373,14 +373,14 @@ def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
     }
 
 
-def _meant(wanted: str, known: Iterable[str]) -> str:
+def _meant(name: str, known: Iterable[str]) -> str:
     """What somebody who wrote an unknown ID may have meant, and where to look."""
-    close = [id for id in known if id.endswith(f"/{wanted}")] or difflib.get_close_matches(wanted, known, n=3)
+    close = [id for id in known if id.endswith(f"/{name}")] or difflib.get_close_matches(name, known, n=3)
     return (f" (did you mean {' or '.join(close)}?)" if close else "") + "; `fssl list` shows them"
 
 
-def _matches(notebook: Notebook, wanted: str) -> bool:
-    return notebook.id == wanted or notebook.id.startswith(f"{wanted}/")
+def _matches(notebook: Notebook, name: str) -> bool:
+    return notebook.id == name or notebook.id.startswith(f"{name}/")
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

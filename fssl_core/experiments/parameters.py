@@ -81,20 +81,20 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     """
     if value is None and default is None:
         return value
-    kind, taken = type(default), value
+    kind, checked = type(default), value
     if isinstance(value, str) and kind is not str:
         try:
-            taken = read_value(value)
+            checked = read_value(value)
         except ValueError:
-            taken = value
-    if kind is list and isinstance(taken, tuple):
-        taken = list(taken)
-    fits = isinstance(taken, (int, float) if kind is float else kind)
+            checked = value
+    if kind is list and isinstance(checked, tuple):
+        checked = list(checked)
+    fits = isinstance(checked, (int, float) if kind is float else kind)
     # A bool is an int to Python, but not to a reader.
-    if default is not None and (not fits or (isinstance(taken, bool) and kind is not bool)):
+    if default is not None and (not fits or (isinstance(checked, bool) and kind is not bool)):
         example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)
         raise SettingError(name, value, f"a value of type {kind.__name__} for {notebook}, such as {example!r}")
-    return taken
+    return checked
 
 
 def refuse_unknown(name: str, value: Any, known: Sequence[str], notebook: str) -> None:
@@ -122,10 +122,10 @@ def take_parameters(
         SettingError: a value of the wrong type, or a name that the notebook does not have.
         FsslError: a parameter without a value.
     """
-    own, injected = _executed_cells(namespace.get("In", ()))
+    parameters_cell, injected = _executed_cells(namespace.get("In", ()))
     if defaults is None:
-        defaults = declared_parameters(own)
-    for name in [*_assigned(own), *_assigned(injected)]:
+        defaults = declared_parameters(parameters_cell)
+    for name in [*_assigned(parameters_cell), *_assigned(injected)]:
         refuse_unknown(name, namespace.get(name), list(defaults), notebook)
     values = {}
     for name, default in defaults.items():
@@ -149,13 +149,13 @@ def changed_parameters(values: Mapping[str, Any], defaults: Mapping[str, Any]) -
 
 def _executed_cells(history: Sequence[str]) -> tuple[str, str]:
     """The parameters cell that IPython executed last, and what papermill injected after it; either may be empty."""
-    own = injected = ""
+    parameters_cell = injected = ""
     for source in history:
         if "profile" in _assigned(source, annotated=True):
-            own, injected = source, ""
+            parameters_cell, injected = source, ""
         elif source.startswith("# Parameters\n"):  # papermill's mark
             injected = source
-    return own, injected
+    return parameters_cell, injected
 
 
 def _assigned(source: str, *, annotated: bool = False) -> Iterator[str]:

@@ -144,15 +144,18 @@ def _papers_own(paper: str, steps: int, values: dict[str, Any]) -> dict[str, Any
         values: what is asked for.
     """
     dataset, architecture = values.get("dataset"), values.get("architecture")
-    own: dict[str, Any] = {"partition": "classes:20" if dataset == "cifar100" else "classes:2"}
+    settings: dict[str, Any] = {"partition": "classes:20" if dataset == "cifar100" else "classes:2"}
     if dataset == "imagenet12":
-        own["image_size"] = 224
+        settings["image_size"] = 224
     if architecture == "resnet50":  # the hidden layer is four times as wide, as the features are
-        own["projector_hidden"] = 4096
+        settings["projector_hidden"] = 4096
     if paper == "mocosfl":  # Section 5.1: so many steps for any number of clients; the mean of two swapped losses
-        return own | {"sync_every": 50, "swap_at": "server", "seed": 1234}
+        return settings | {"sync_every": 50, "swap_at": "server", "seed": 1234}
     # Section 5.1: ten synchronisations an epoch. The script for MobileNetV2 is the only one with the other loss.
-    return own | {"sync_every": steps // 10, "swap_at": "server-sum" if architecture == "mobilenetv2" else "client"}
+    return settings | {
+        "sync_every": steps // 10,
+        "swap_at": "server-sum" if architecture == "mobilenetv2" else "client",
+    }
 
 
 def averaging_settings(profile: str, *, objective: str | dict[str, Any], **values: Any) -> AveragingSettings:
@@ -170,8 +173,8 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
         SettingError: an unknown profile, objective or setting, or a value that cannot be used.
     """
     check_choice("profile", profile, PROFILES)
-    wanted = dict(objective) if isinstance(objective, Mapping) else {"name": objective}
-    check_choice("objective", wanted.get("name"), OBJECTIVES)
+    objective_settings = dict(objective) if isinstance(objective, Mapping) else {"name": objective}
+    check_choice("objective", objective_settings.get("name"), OBJECTIVES)
     small = profile in ("smoke", "laptop")
     chosen: dict[str, dict[str, Any]] = {
         "smoke": TINY | {"rounds": 2, "local_epochs": 1, "batch": 20},
@@ -180,5 +183,7 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
         "gpu": {"rounds": 10, "precision": "bfloat16"},
         "paper": {},
     }
-    method = OBJECTIVES[wanted["name"]]().changed(**(SMALL_HEADS[wanted["name"]] if small else {}) | wanted)
+    method = OBJECTIVES[objective_settings["name"]]().changed(
+        **(SMALL_HEADS[objective_settings["name"]] if small else {}) | objective_settings
+    )
     return AveragingSettings(objective=method).changed(**(chosen[profile] | values))

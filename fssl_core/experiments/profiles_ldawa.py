@@ -73,14 +73,14 @@ def ldawa_settings(
     chosen = _PAPER | small | _SHORT.get(profile, {})
     loss, first_rounds = READINGS[reading]
     objective = {"name": SSL_METHODS[ssl_method]} | values.pop("objective", {})
-    own: dict[str, Any] = loss if objective["name"] == "simclr" else {}
+    defaults: dict[str, Any] = loss if objective["name"] == "simclr" else {}
     if "dawa" in METHODS[method].get("aggregation", ""):
         chosen = chosen | first_rounds
     if small and ssl_method == "Barlow Twins":
         # A client has 200 images. At the paper's values features become worse than an untrained encoder's; with a
         # lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) they are at least held.
-        chosen, own = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
-    objective = own | objective
+        chosen, defaults = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
+    objective = defaults | objective
     sets = METHODS[method]
     if profile == "smoke" and "fedavg_rounds" in sets:  # of two rounds
         sets = sets | {"fedavg_rounds": 1}

@@ -84,24 +84,22 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
     needed = "SimCLR" if method == "FedCA" else method.removeprefix("Fed")
     if needed in _HEADS and needed != ssl_method:
         raise SettingError("ssl_method", ssl_method, f"{needed!r} for {method}")
-    own, chosen = _HEADS[ssl_method], {"dataset": "coco"}
+    defaults, chosen = _HEADS[ssl_method], {"dataset": "coco"}
     if profile in _SMALL:
         chosen = _SMALL[profile]
-        own = own | SMALL_HEADS[own["name"]] | ({} if ssl_method == "BYOL" else {"temperature": 0.2})
-        own |= {"projector": (128, 64)}
+        defaults = defaults | SMALL_HEADS[defaults["name"]] | ({} if ssl_method == "BYOL" else {"temperature": 0.2})
+        defaults |= {"projector": (128, 64)}
         if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
-            own, chosen = own | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
-    elif profile == "workstation":
-        chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 12, "batch": 100}
+            defaults, chosen = defaults | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
     elif profile == "gpu":
         chosen |= {"rounds": 12, "precision": "bfloat16"}
     if "batch" in values:  # the rate is proportional to it (Section 4.1)
         batch, rate = (chosen.get(name, getattr(LayerwiseSettings, name)) for name in ("batch", "learning_rate"))
         chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
     if method == "FedCA":
-        own = own | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
-    wanted = own | values.pop("objective", {})
-    objective = OBJECTIVES[wanted["name"]]().changed(**wanted)
+        defaults = defaults | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
+    objective_settings = defaults | values.pop("objective", {})
+    objective = OBJECTIVES[objective_settings["name"]]().changed(**objective_settings)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _METHODS[method] | values))
 
 

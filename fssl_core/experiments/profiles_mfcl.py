@@ -121,8 +121,8 @@ def mfcl_settings(
     norm, reading, sending = MFCL_METHODS[method]
     first, second = _MFCL[profile]
     if profile not in ("smoke", "laptop"):
-        own = _SETS[dataset]
-        first, second = own[0] | first, (own[1] if profile == "paper" else {}) | second
+        dataset_settings = _SETS[dataset]
+        first, second = dataset_settings[0] | first, (dataset_settings[1] if profile == "paper" else {}) | second
     seed = {"seed": values.get("seed", 0)}
     chosen = first | seed | {"norm": norm}
     chosen |= {"partition": _partition(profile, xi)}
@@ -197,10 +197,10 @@ def mfcl_rival_settings(
     check_choice("profile", profile, PROFILES)
     check_choice("method", method, RIVALS)
     check_choice("dataset", dataset, _SETS)
-    kind, objective, own = RIVALS[method]
+    kind, objective, rival_settings = RIVALS[method]
     small = _RIVAL_SMALL.get(profile)
     one = {"clients": 10, "architecture": "resnet18"} | _SETS[dataset][0]
-    chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | own
+    chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | rival_settings
     if kind is not SplitLearningSettings:  # which always has the last
         chosen |= {"selection": "last"}
     if small:

@@ -147,16 +147,16 @@ class Sweep:
     def _left(self, now: float, outer: Sequence["Current"]) -> float | None:
         """Seconds for all runs, if so many go on being computed at a time; ``None`` if unknown."""
         expected = [self.expected.get(key) for key in self.waiting]
-        known = {current: left for current in outer if (left := current.left(now)) is not None}
-        if len(known) < len(outer) or (not outer and None in expected):
+        seconds_left = {current: left for current in outer if (left := current.left(now)) is not None}
+        if len(seconds_left) < len(outer) or (not outer and None in expected):
             return None
-        whole = sum(now - current.began + left for current, left in known.items()) / max(1, len(known))
+        whole = sum(now - current.began + left for current, left in seconds_left.items()) / max(1, len(seconds_left))
         waiting = sum(whole if seconds is None else seconds for seconds in expected)
-        return max([*known.values(), (sum(known.values()) + waiting) / max(1, len(known))])
+        return max([*seconds_left.values(), (sum(seconds_left.values()) + waiting) / max(1, len(seconds_left))])
 
     def _say_lines(self) -> None:
         with self.lock:
-            new = [line for line, said in self.lines.items() if not said]
+            new = [line for line, printed in self.lines.items() if not printed]
             self.lines = dict.fromkeys(self.lines, True)
         for line in new:
             tell(line)
@@ -241,16 +241,16 @@ class Current:
     def left(self, now: float) -> float | None:
         """Seconds: first as expected, at the end as its own steps say."""
         start, since = self.first or (0, now)
-        expected = own = None
+        expected = by_steps = None
         if self.expected is not None:
             share = 1 - start / self.steps if self.steps else 1  # what was left when it was resumed
             expected = max(0.0, self.expected * share - (now - self.began))
         if self.step > start:
-            own = (now - since) / (self.step - start) * (self.steps - self.step)
-        if expected is None or own is None:
-            return expected if own is None else own
+            by_steps = (now - since) / (self.step - start) * (self.steps - self.step)
+        if expected is None or by_steps is None:
+            return expected if by_steps is None else by_steps
         done = self.step / self.steps
-        return done * own + (1 - done) * expected
+        return done * by_steps + (1 - done) * expected
 
 
 _active: ContextVar[Sweep | None] = ContextVar("active", default=None)

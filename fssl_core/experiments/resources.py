@@ -77,13 +77,13 @@ def workers(count: int | None = None) -> list[dict[str, str]]:
     Raises:
         SettingError: no such number.
     """
-    given = os.environ.get("FSSL_WORKERS") if count is None else count
+    value = os.environ.get("FSSL_WORKERS") if count is None else count
     try:
-        number = None if given in (None, "") else int(given)
+        number = None if value in (None, "") else int(value)
     except (TypeError, ValueError):
         number = 0
     if number is not None and number < 1:
-        raise SettingError("FSSL_WORKERS" if count is None else "workers", given, "a whole number of at least 1")
+        raise SettingError("FSSL_WORKERS" if count is None else "workers", value, "a whole number of at least 1")
     return shares(number)
 
 

@@ -81,12 +81,12 @@ class Schedule:
         """A run cannot be computed, nor can those that build on it."""
         with self._changed:
             self.errors[run.settings.key] = error
-            gone = {run.settings.key}
+            failed_keys = {run.settings.key}
             for key in self.left:  # in order, so that one pass finds all
-                if self.needs[key] & gone:
-                    gone.add(key)
-            self.skipped += len(gone) - 1
-            self.left = {key: other for key, other in self.left.items() if key not in gone}
+                if self.needs[key] & failed_keys:
+                    failed_keys.add(key)
+            self.skipped += len(failed_keys) - 1
+            self.left = {key: other for key, other in self.left.items() if key not in failed_keys}
             self._give(run)
 
     def is_held(self, run: Runnable) -> None:

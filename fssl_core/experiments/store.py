@@ -419,8 +419,8 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     names = [column for column in values if column != "key"]
     merged = table.merge(values, on="key", how="left", validate="many_to_one")
     first = [column for column in names if column in varying]
-    own = [column for column in table if column != "key"]
-    return merged[[*first, *own, *(column for column in names if column not in varying), "key"]]
+    table_columns = [column for column in table if column != "key"]
+    return merged[[*first, *table_columns, *(column for column in names if column not in varying), "key"]]
 
 
 def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -440,8 +440,8 @@ def _sweep(runs: list[Run], show: bool) -> Sweep:
     """The display of these runs."""
     rows = [{"kind": type(run.settings).__name__, **flat(run.settings.as_dict())} for run in runs]
     varying, shown = _varying(rows), views(show=show)
-    known = _durations({row["kind"] for row in rows}) if shown else []
-    return Sweep(runs, rows, varying, Durations(rows, varying, known), shown)
+    durations = _durations({row["kind"] for row in rows}) if shown else []
+    return Sweep(runs, rows, varying, Durations(rows, varying, durations), shown)
 
 
 def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
@@ -486,14 +486,14 @@ def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 def _version(settings: Settings) -> int | str:
     """The version of the code behind a result, of its parts, and of that behind the runs which it builds on."""
-    own = getattr(settings, "version", 1)
+    version = getattr(settings, "version", 1)
     others = {f"{name} {number}" for name, number in getattr(settings, "versions", {}).items()}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         for nested in value if isinstance(value, tuple) else (value,):
             if isinstance(nested, Settings) and hasattr(nested, "version"):
                 others.add(f"{type(nested).__name__} {_version(nested)}")
-    return f"{own} on {', '.join(sorted(others))}" if others else own
+    return f"{version} on {', '.join(sorted(others))}" if others else version
 
 
 def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -533,5 +533,5 @@ def _read_table(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _missing(folder: Path, name: str, suffix: str) -> FsslError:
-    there = ", ".join(sorted(path.stem for path in folder.glob(f"*{suffix}"))) or "none"
-    return FsslError(f"The run in {folder} has no {name}{suffix}; it has: {there}.")
+    names = ", ".join(sorted(path.stem for path in folder.glob(f"*{suffix}"))) or "none"
+    return FsslError(f"The run in {folder} has no {name}{suffix}; it has: {names}.")

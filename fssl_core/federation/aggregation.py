@@ -194,7 +194,7 @@ def _by_tensor(matrix: ClientMatrix, other: ClientMatrix, value: Callable[[Tenso
 
     ``rows`` are those of ``matrix``, ``row`` that of ``other``.
     """
-    nothing = matrix.weights.new_zeros(matrix.clients, dtype=torch.float64)
+    zeros = matrix.weights.new_zeros(matrix.clients, dtype=torch.float64)
     columns = []
     for name, block in matrix.blocks.items():
         if block.dim() > 1:
@@ -202,7 +202,7 @@ def _by_tensor(matrix: ClientMatrix, other: ClientMatrix, value: Callable[[Tenso
             pieces = zip(rows.split(PIECE, dim=1), row.split(PIECE), strict=True)
             columns.append(torch.stack([value(*piece).double() for piece in pieces]).sum(0))
         else:
-            columns.append(nothing)
+            columns.append(zeros)
     return torch.stack(columns, dim=1)
 
 

@@ -59,11 +59,11 @@ def combination_weights(variances: Tensor, shares: Tensor) -> Tensor:
     if not (variances.isfinite().all() and h.isfinite().all() and (variances >= 0).all()):
         raise SettingError("variances", variances.tolist(), "finite features and variances of at least 0")
     rows = []
-    for own in h:
-        form = variances.diag() + (own - h) @ (own - h).T
+    for mean in h:
+        form = variances.diag() + (mean - h) @ (mean - h).T
         form += torch.eye(len(h)).double() * (RIDGE * form.diagonal().mean() + 1e-30)
         root = torch.linalg.cholesky(form)  # form = root root^T
-        wanted = torch.linalg.solve_triangular(root, torch.ones(len(h), 1).double(), upper=False)[:, 0]
-        found, _ = nnls(root.T.numpy(), wanted.numpy())
-        rows.append(torch.from_numpy(found / found.sum()))
+        right_side = torch.linalg.solve_triangular(root, torch.ones(len(h), 1).double(), upper=False)[:, 0]
+        solution, _ = nnls(root.T.numpy(), right_side.numpy())
+        rows.append(torch.from_numpy(solution / solution.sum()))
     return torch.stack(rows)

@@ -1,7 +1,7 @@
 """How a client takes over the global model: what it keeps of its own one, and what is not exchanged at all.
 
 Every rule is a table of shares ``kept[layer]`` in [0, 1]: a client starts its round, layer by layer, from
-``(1 - kept) * global + kept * own``, where ``own`` is the model that it had last. FedAvg keeps nothing. A client that
+``(1 - kept) * global + kept * last``, where ``last`` is the model that it had last. FedAvg keeps nothing. A client that
 takes part for the first time has nothing to keep; a layer that was not exchanged is kept.
 
 ``FedU``    Zhuang et al., "Collaborative unsupervised visual representation learning from decentralized data",
@@ -41,11 +41,11 @@ from fssl_core.settings import NonNegative, Settings, Share, added, check_choice
 DIVERGENCES = ("drift", "distance")
 
 
-def encoder_divergence(own: ClientMatrix, shared: ClientMatrix, *, shortcuts: bool = True) -> float:
-    """Mean over the encoder's weight tensors of ``|own - shared|``; matrices of one row."""
+def encoder_divergence(client_model: ClientMatrix, shared: ClientMatrix, *, shortcuts: bool = True) -> float:
+    """Mean over the encoder's weight tensors of ``|client_model - shared|``; matrices of one row."""
     distances = [
         torch.linalg.vector_norm(block - shared.blocks[name])
-        for name, block in own.parameter_blocks.items()
+        for name, block in client_model.parameter_blocks.items()
         if name.startswith("encoder.") and block.dim() > 2 and (shortcuts or ".shortcut." not in name)
     ]
     return torch.stack(distances).mean().item()
@@ -71,11 +71,11 @@ class ClientUpdate(Settings):
         """Whether clients need their last model."""
         return type(self) is not ClientUpdate
 
-    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+    def kept(self, client_model: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         """The share ``[L]`` of its own model that a client starts from.
 
         Args:
-            own: the model that the client had at the end of its last round, one row.
+            client_model: the model that the client had at the end of its last round, one row.
             shared: the global model, one row.
             layers: of both.
             memory: plain values that the client remembers; may be changed.
@@ -122,9 +122,9 @@ class DivergenceAware(ClientUpdate):
     def trained(self, before: ClientMatrix, after: ClientMatrix, memory: dict[str, Any]) -> None:
         memory["drift"] = encoder_divergence(after, before, shortcuts=False)
 
-    def diverged(self, own: ClientMatrix, shared: ClientMatrix, memory: dict[str, Any]) -> float:
+    def diverged(self, client_model: ClientMatrix, shared: ClientMatrix, memory: dict[str, Any]) -> float:
         """The divergence, of what :meth:`kept` is given."""
-        return memory["drift"] if self.follows_training else encoder_divergence(own, shared)
+        return memory["drift"] if self.follows_training else encoder_divergence(client_model, shared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +134,15 @@ class FedU(DivergenceAware):
     name: str = "fedu"
     threshold: NonNegative = 0.4  # mu: the default of the authors' code
 
-    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
-        if self.diverged(own, shared, memory) < self.threshold:
+    def kept(self, client_model: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+        if self.diverged(client_model, shared, memory) < self.threshold:
             return torch.zeros(len(layers))
-        head = [name for name in own.blocks if name.startswith("predictor.")]
+        head = [name for name in client_model.blocks if name.startswith("predictor.")]
         if not head:
-            last = list(own.parameter_blocks)[-1].rpartition(".")[0]  # the module that ends the projection head
-            head = [name for name in own.blocks if name.startswith(f"{last}.")]
-        chosen = {layer for layer, name in zip(layers.of, own.blocks, strict=True) if name in head}
+            # the module that ends the projection head
+            last = list(client_model.parameter_blocks)[-1].rpartition(".")[0]
+            head = [name for name in client_model.blocks if name.startswith(f"{last}.")]
+        chosen = {layer for layer, name in zip(layers.of, client_model.blocks, strict=True) if name in head}
         return torch.tensor([float(layer in chosen) for layer in range(len(layers))])
 
 
@@ -152,8 +153,8 @@ class FedEMA(DivergenceAware):
     name: str = "fedema"
     tau: Share = 0.7  # the autoscaler's target: Section 4.2 of the paper
 
-    def kept(self, own: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
-        divergence = self.diverged(own, shared, memory)
+    def kept(self, client_model: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
+        divergence = self.diverged(client_model, shared, memory)
         if "scale" not in memory:
             memory["scale"] = self.tau / max(divergence, 1e-12)
         return torch.full((len(layers),), min(memory["scale"] * divergence, 1.0))

@@ -49,13 +49,13 @@ def k_means(points: Tensor, groups: int, members: Tensor | None = None) -> Tenso
     if members is None or (members < 0).all():
         members, centroids = torch.full((len(points),), -1), far_apart(points, groups)
     else:
-        held = members.unique()
-        held = held[held >= 0]
-        known = torch.stack([points[members == group].mean(0) for group in held.tolist()])
+        present = members.unique()
+        present = present[present >= 0]
+        means = torch.stack([points[members == group].mean(0) for group in present.tolist()])
         centroids = points.new_empty(groups, points.shape[1])
-        centroids[held] = known
-        empty = torch.tensor([group for group in range(groups) if group not in held.tolist()], dtype=torch.int64)
-        centroids[empty] = far_apart(points, groups, known)[len(known) :]
+        centroids[present] = means
+        empty = torch.tensor([group for group in range(groups) if group not in present.tolist()], dtype=torch.int64)
+        centroids[empty] = far_apart(points, groups, means)[len(means) :]
     for _ in range(ITERATIONS):
         nearest = _distances(points, centroids).argmin(1)
         if torch.equal(nearest, members):

@@ -45,8 +45,8 @@ def without_dropouts(sampled: Tensor, probability: float, seed: int, epoch: int)
     if not probability:
         return sampled
     stays = torch.rand(len(sampled), generator=generator(seed, "client dropout", epoch))
-    here = sampled[stays >= probability]
-    return here if len(here) else sampled[stays.argmax()][None]  # a round needs somebody
+    staying = sampled[stays >= probability]
+    return staying if len(staying) else sampled[stays.argmax()][None]  # a round needs somebody
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,8 @@ class Rows:
     @torch.no_grad()
     def replace(self, clients: Sequence[int] | Tensor, source: ClientMatrix) -> None:
         """The rows of a matrix are the states of these clients from now on."""
-        for place, client in enumerate(_numbers(clients)):
-            self._rows[client] = self._settled(source.row(place))
+        for row, client in enumerate(_numbers(clients)):
+            self._rows[client] = self._settled(source.row(row))
 
     @torch.no_grad()
     def zero_(self) -> None:

@@ -117,18 +117,20 @@ def curves(
         SettingError: ``percent`` or ``log`` names no metric.
     """
     ticks, styles = sorted(frame[x].unique()), style.method_styles(frame[hue])
-    apart = 0.08 * min(np.diff(ticks), default=1)
-    keys = {} if paper is None else {"paper": style.STATED}
+    offset = 0.08 * min(np.diff(ticks), default=1)
+    keys = {} if paper is None else {"paper": style.PRINTED_MARK}
 
     def draw(axes: Axes, rows: pd.DataFrame, metric: str) -> None:
-        style.lines_over_seeds(axes, rows, x, metric, styles, hue=hue, apart=apart)
+        style.lines_over_seeds(axes, rows, x, metric, styles, hue=hue, apart=offset)
         if len(ticks) <= MOST_TICKS:
             axes.set_xticks(ticks)
         if paper is not None:
             for number, (name, look) in enumerate(styles.items()):
-                stated = paper[paper[hue] == name]
-                places = stated[x] + apart * (number - (len(styles) - 1) / 2)
-                axes.plot(places, stated[metric], **style.STATED | {"markerfacecolor": look.colour, "zorder": 4})
+                paper_rows = paper[paper[hue] == name]
+                x_values = paper_rows[x] + offset * (number - (len(styles) - 1) / 2)
+                axes.plot(
+                    x_values, paper_rows[metric], **style.PRINTED_MARK | {"markerfacecolor": look.colour, "zorder": 4}
+                )
 
     fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x_label or x, percent, log, chance)
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"), keys=keys)
@@ -167,7 +169,7 @@ def by_round(
         check_choice("metric", name, metrics)
     frame = frame.assign(**{hue: frame[hue].astype(str)})
     styles = style.method_styles(frame[hue])
-    look = {"palette": {name: of.colour for name, of in styles.items()}, **style.dashes_and_markers(hue, styles)}
+    options = {"palette": {name: of.colour for name, of in styles.items()}, **style.dashes_and_markers(hue, styles)}
     every = max(1, frame[x].nunique() // 12)
     cut = []
 
@@ -182,7 +184,7 @@ def by_round(
         rows = rows.dropna(subset=metric)
         several = rows.duplicated([hue, x]).any()
         sns.lineplot(
-            rows, x=x, y=metric, hue=hue, **look, errorbar=band if several else None, markersize=7,
+            rows, x=x, y=metric, hue=hue, **options, errorbar=band if several else None, markersize=7,
             markeredgewidth=0.5, markevery=every, ax=axes,
         )  # fmt: skip
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
@@ -214,8 +216,8 @@ def _grid(
         columns = columns if len(groups) == 1 else len(groups)
     count = len(groups) * len(metrics)
     fig, grid = style.panels(count, width=max(3.6, 7.0 / columns), height=3.0, most=columns, sharey=share)
-    places = ((metric, value, rows) for metric in metrics for value, rows in groups)
-    for axes, (metric, value, rows) in zip(grid, places, strict=True):
+    panels = ((metric, value, rows) for metric in metrics for value, rows in groups)
+    for axes, (metric, value, rows) in zip(grid, panels, strict=True):
         draw(axes, rows, metric)
         axes.set_xlabel(x_label)
         axes.set_ylabel("")
@@ -281,7 +283,7 @@ def bars(
     if pd.api.types.is_numeric_dtype(frame[x]):
         groups = sorted(groups)
     sizes = ours.groupby([x, hue] if panel is None else [panel, x, hue]).size()
-    look = {
+    options = {
         "x": x, "y": y, "hue": hue, "order": groups, "hue_order": methods, "legend": False,
         "palette": {name: of.colour for name, of in style.method_styles(methods).items()},
     }  # fmt: skip
@@ -289,9 +291,9 @@ def bars(
     width = max(3.4, 1.0 + 0.3 * len(groups) * len(methods))
     fig, grid = style.panels(len(names), width=width, most=most, sharey=not log)
     for axes, name in zip(grid, names, strict=True):
-        here, stated = (rows if panel is None else rows[rows[panel] == name] for rows in (ours, paper))
-        _draw_bars(axes, here, stated, look, log)
-        _write_means(axes, here, stated, look, percent, sizes.nunique() > 1)
+        panel_rows, paper_rows = (rows if panel is None else rows[rows[panel] == name] for rows in (ours, paper))
+        _draw_bars(axes, panel_rows, paper_rows, options, log)
+        _write_means(axes, panel_rows, paper_rows, options, percent, sizes.nunique() > 1)
         if chance is not None:
             axes.axhline(chance, **style.CHANCE)
         if panel is not None:
@@ -303,80 +305,80 @@ def bars(
         if style.first_column(axes):
             label = y if y_label is None else y_label
             style.percent_axis(axes, label) if percent else axes.set_ylabel(label)
-    keys = {name: {"facecolor": colour, **style.BAR} for name, colour in look["palette"].items()}
-    keys |= {"paper": style.STATED} if len(paper) else {}
+    keys = {name: {"facecolor": colour, **style.BAR} for name, colour in options["palette"].items()}
+    keys |= {"paper": style.PRINTED_MARK} if len(paper) else {}
     note = style.spread_note(sizes, "bars", "lines")
     return style.finish(fig, title, subtitle, note, keys=keys, columns=3 if len(names) == 1 else 6)
 
 
-def _draw_bars(axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, look: dict, log: bool) -> None:
+def _draw_bars(axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dict, log: bool) -> None:
     import seaborn as sns
 
     if log:
-        values = pd.concat([ours[look["y"]], paper[look["y"]]])
+        values = pd.concat([ours[options["y"]], paper[options["y"]]])
         axes.set_yscale("log")
         axes.yaxis.set_minor_locator(NullLocator())
         bottom = values.min() / (values.max() / values.min()) ** 0.4  # so far down that no diamond covers a number
         axes.set_ylim(bottom, 3 * values.max())
     if len(ours):
-        several = ours.duplicated([look["x"], look["hue"]], keep=False)
+        several = ours.duplicated([options["x"], options["hue"]], keep=False)
         sns.barplot(
-            ours, **look, ax=axes, dodge=True, width=WIDTH, gap=0.1, saturation=1,
-            errorbar="sd" if several.any() else None, capsize=0.25 / len(look["hue_order"]),
+            ours, **options, ax=axes, dodge=True, width=WIDTH, gap=0.1, saturation=1,
+            errorbar="sd" if several.any() else None, capsize=0.25 / len(options["hue_order"]),
             err_kws={"linewidth": 1.2, "color": "black"}, **style.BAR,
         )  # fmt: skip
         if several.any():
-            dots = {"palette": dict.fromkeys(look["palette"], "black"), "size": 3.5, "alpha": 0.5}
-            sns.stripplot(ours[several], **look | dots, dodge=True, jitter=False, ax=axes)
-            style.move_dots(axes, across=0.22 / len(look["hue_order"]))
+            dots = {"palette": dict.fromkeys(options["palette"], "black"), "size": 3.5, "alpha": 0.5}
+            sns.stripplot(ours[several], **options | dots, dodge=True, jitter=False, ax=axes)
+            style.move_dots(axes, across=0.22 / len(options["hue_order"]))
     if len(paper):
         sns.stripplot(
-            paper, **look, dodge=True, jitter=False, marker="D", size=6, edgecolor="black", linewidth=1, ax=axes,
+            paper, **options, dodge=True, jitter=False, marker="D", size=6, edgecolor="black", linewidth=1, ax=axes,
             zorder=4,
         )  # fmt: skip
 
 
 def _write_means(
-    axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, look: dict, percent: bool, say_number: bool
+    axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dict, percent: bool, say_number: bool
 ) -> None:
     """Each mean into its bar, with the number of rows over it, or that there is only the paper's."""
-    x, y, hue = look["x"], look["y"], look["hue"]
+    x, y, hue = options["x"], options["y"], options["hue"]
     values = {cell: rows.to_numpy() for cell, rows in ours.groupby([x, hue])[y]}
-    stated = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
+    printed = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
     text = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
     at_bottom = text | {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "zorder": 5}
-    for cell in values | stated:
-        place = look["order"].index(cell[0])
-        place += WIDTH * ((look["hue_order"].index(cell[1]) + 0.5) / len(look["hue_order"]) - 0.5)
+    for cell in values | printed:
+        x_position = options["order"].index(cell[0])
+        x_position += WIDTH * ((options["hue_order"].index(cell[1]) + 0.5) / len(options["hue_order"]) - 0.5)
         if cell not in values:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            axes.annotate("not run", (place, 0), color=style.GREY, bbox=box, **at_bottom)
+            axes.annotate("not run", (x_position, 0), color=style.GREY, bbox=box, **at_bottom)
             continue
         mean, std = style.mean_and_std(values[cell])
         written = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}" if abs(mean) < 1e6 else f"{mean:.1e}"
-        axes.annotate(written, (place, 0), color=style.text_on(look["palette"][cell[1]]), **at_bottom)
+        axes.annotate(written, (x_position, 0), color=style.text_on(options["palette"][cell[1]]), **at_bottom)
         if say_number:
-            top = np.nanmax([mean + std, *values[cell], stated.get(cell, np.nan)])
-            axes.annotate(f"n={len(values[cell])}", (place, top), color=style.MUTED, fontsize=6.5, **text)
+            top = np.nanmax([mean + std, *values[cell], printed.get(cell, np.nan)])
+            axes.annotate(f"n={len(values[cell])}", (x_position, top), color=style.MUTED, fontsize=6.5, **text)
             axes.margins(y=0.15)
 
 
 def stacked_bars(
-    axes: Axes, table: pd.DataFrame, looks: Mapping[str, Mapping], *, width: float = WIDTH, across: bool = False
+    axes: Axes, table: pd.DataFrame, options: Mapping[str, Mapping], *, width: float = WIDTH, across: bool = False
 ) -> np.ndarray:
     """Bars part upon part, or with ``across`` beside each other in a row, and their whole lengths.
 
     Args:
         axes: where to draw.
         table: a row for each bar, whose index is written at it, and a column for each part, its key in the legend.
-        looks: of each part, as matplotlib's bars take it.
+        options: of each part, as matplotlib's bars take it.
         width: of a bar; bars are 1 apart.
         across: whether bars are horizontal, the first one on top.
     """
     ends = np.zeros(len(table))
     draw, start, axis = (axes.barh, "left", axes.yaxis) if across else (axes.bar, "bottom", axes.xaxis)
     for part, lengths in table.items():
-        draw(range(len(table)), lengths, width, **{start: ends}, label=str(part), **looks[part])
+        draw(range(len(table)), lengths, width, **{start: ends}, label=str(part), **options[part])
         ends = ends + lengths.to_numpy()
     axis.set_ticks(range(len(table)), table.index)
     axis.set_tick_params(length=0)

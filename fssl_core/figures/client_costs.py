@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from fssl_core.costs.layerwise import GB, GFLOP
 from fssl_core.figures import style
 from fssl_core.figures.charts import stacked_bars
-from fssl_core.figures.style import BAR, METHODS, STATED
+from fssl_core.figures.style import BAR, METHODS, PRINTED_MARK
 from fssl_core.papers.names import MIB
 from fssl_core.settings import check_choice
 
@@ -82,11 +82,11 @@ def traffic_and_accuracy(
         axes.set_title(panel)
         axes.set_xlabel(style.CUT_LAYER)
         axes.set_ylabel("MiB")
-        here = results[results["panel"] == panel]
-        if len(here):
+        panel_rows = results[results["panel"] == panel]
+        if len(panel_rows):
             above = axes.twinx()
-            places = here.assign(cut_layer=here["cut_layer"].map(list(mib.index).index))
-            style.lines_over_seeds(above, places, "cut_layer", metric, styles, apart=APART)
+            positioned = panel_rows.assign(cut_layer=panel_rows["cut_layer"].map(list(mib.index).index))
+            style.lines_over_seeds(above, positioned, "cut_layer", metric, styles, apart=APART)
             above.set_ylim(0, 1)
             above.grid(False)
             above.spines["right"].set_visible(True)
@@ -152,12 +152,12 @@ def traffic_by_direction(rows: pd.DataFrame, *, subtitle: str, title: str) -> Fi
     fig, (axes,) = style.panels(1, width=8.0, height=0.9 + 0.42 * len(rows))
     gb = pd.DataFrame({"download": rows["down_bytes"] / GB, "upload": rows["up_bytes"] / GB}).set_axis(rows["name"])
     whole = stacked_bars(axes, gb, DIRECTIONS, width=0.62, across=True)
-    for place, length in enumerate(whole):
+    for index, length in enumerate(whole):
         text = f"{length:.2f} GB, {length / whole[0]:.2f}×"
-        axes.annotate(text, (length, place), (9, 0), textcoords="offset points", va="center", fontsize=9)
+        axes.annotate(text, (length, index), (9, 0), textcoords="offset points", va="center", fontsize=9)
     if rows["printed_bytes"].notna().any():
-        stated = STATED | {"zorder": 4, "clip_on": False, "label": "paper"}
-        axes.plot(rows["printed_bytes"] / GB, range(len(rows)), **stated)
+        marker = PRINTED_MARK | {"zorder": 4, "clip_on": False, "label": "paper"}
+        axes.plot(rows["printed_bytes"] / GB, range(len(rows)), **marker)
     axes.set_xlim(0, 1.22 * whole.max())
     axes.grid(True, axis="x")
     axes.set_xlabel("GB (1000 MiB) of one client in the whole training")
@@ -214,7 +214,7 @@ def divergence_and_costs(
     keys = {
         f"memory at batch {batch}": {"facecolor": "white", "hatch": "////" * number, **BAR}
         for number, batch in enumerate(sorted(costs["batch"].unique(), reverse=True))
-    } | ({"paper": STATED} if len(paper) else {})
+    } | ({"paper": PRINTED_MARK} if len(paper) else {})
     sizes = divergence.groupby(["scheme", "cut_layer", "syncs_per_epoch"], dropna=False).size()
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "(a), markers", "lines"), keys=keys)
 
@@ -248,13 +248,13 @@ def _costs(axes: Axes, rows: pd.DataFrame, paper: pd.DataFrame, column: str, uni
     width = 0.84 / max(len(batches), 1.4)
     for row, text in zip(rows.to_dict("records"), texts, strict=True):
         number, alone = batches.index(row["batch"]), (rows["client"] == row["client"]).sum() == 1
-        place = clients.index(row["client"]) + (0 if alone else width * (number - (len(batches) - 1) / 2))
+        x_position = clients.index(row["client"]) + (0 if alone else width * (number - (len(batches) - 1) / 2))
         height, colour = row[column] / unit, SCHEMES[row["scheme"]].colour
-        axes.bar(place, height, 0.9 * width, color=colour, hatch="////" * number, **BAR)
-        here = paper[(paper["client"] == row["client"]) & (paper["batch"] == row["batch"])]
-        stated = here[column].dropna() / unit
-        axes.plot([place] * len(stated), stated, zorder=4, **STATED)
-        axes.annotate(text, (place, max([height, *stated])), (0, 6 if len(stated) else 3), **ABOVE)
+        axes.bar(x_position, height, 0.9 * width, color=colour, hatch="////" * number, **BAR)
+        printed_rows = paper[(paper["client"] == row["client"]) & (paper["batch"] == row["batch"])]
+        printed_values = printed_rows[column].dropna() / unit
+        axes.plot([x_position] * len(printed_values), printed_values, zorder=4, **PRINTED_MARK)
+        axes.annotate(text, (x_position, max([height, *printed_values])), (0, 6 if len(printed_values) else 3), **ABOVE)
     style.category_axis(axes, clients)
 
 
@@ -282,11 +282,11 @@ def resources_by_stage(
             if column == "memory_bytes" and method in (printed_peaks or {}):
                 at_peak = np.flatnonzero(values == values.max())
                 middle = (edges[at_peak[0]] + edges[at_peak[-1] + 1]) / 2
-                diamond = STATED | {"markerfacecolor": look.colour, "markersize": 7}
+                diamond = PRINTED_MARK | {"markerfacecolor": look.colour, "markersize": 7}
                 axes.plot(middle, printed_peaks[method] / unit, clip_on=False, zorder=4, **diamond)
         axes.set_ylim(bottom=0)
         axes.set_xlim(0, edges[-1])
         axes.set_title(name)
         axes.set_xlabel(x_label)
         axes.set_ylabel(label)
-    return style.finish(fig, title, subtitle, keys={"paper": STATED} if printed_peaks else {})
+    return style.finish(fig, title, subtitle, keys={"paper": PRINTED_MARK} if printed_peaks else {})

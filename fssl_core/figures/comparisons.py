@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from fssl_core.errors import DataError
 from fssl_core.figures import style
-from fssl_core.figures.style import BAR, GREY, OTHERS, STATED, MethodStyle
+from fssl_core.figures.style import BAR, GREY, OTHERS, PRINTED_MARK, MethodStyle
 from fssl_core.settings import check_choice
 
 LINES = {"a": ("batch", "images in a client's step"), "b": ("clients", "clients sharing the same images")}
@@ -79,19 +79,19 @@ def rules_in_order(
     order, colours = list(means.index), {name: of.colour for name, of in style.method_styles(results["method"]).items()}
     fig, (left, right) = style.panels(2, width=5.2, height=0.9 + 0.33 * len(order), sharey=True)
     several = results["seed"].nunique() > 1
-    look = {"y": "method", "order": order, "ax": left}
+    options = {"y": "method", "order": order, "ax": left}
     sns.barplot(
         results, x=metric, hue="method", palette=colours, width=0.7, saturation=1, errorbar="sd" if several else None,
-        capsize=0.3, err_kws={"linewidth": 1.2, "color": "black"}, **look, **BAR,
+        capsize=0.3, err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
     )  # fmt: skip
-    sns.stripplot(results, x=metric, color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **look)
+    sns.stripplot(results, x=metric, color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **options)
     style.move_dots(left, up=0.2)
     if also is not None:
         seconds = results.groupby("method")[also].mean().reindex(order)
         left.plot(seconds, order, "o", markersize=6, markerfacecolor="white", markeredgecolor="black", label=also_label)
-    for place, mean in enumerate(means):
+    for index, mean in enumerate(means):
         left.annotate(
-            f"{100 * mean:.1f}", (0, place), (4, 0), textcoords="offset points", va="center", fontsize=8,
+            f"{100 * mean:.1f}", (0, index), (4, 0), textcoords="offset points", va="center", fontsize=8,
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1},
         )  # fmt: skip
     others = [name for name in order if name != baseline]
@@ -142,13 +142,15 @@ def stated_gains(
     rows = frame.reset_index(drop=True)
     fig, (axes,) = style.panels(1, width=8.6, height=0.9 + 0.27 * len(rows))
     looks = dict(zip(rules, OTHERS, strict=False))
-    apart = 0.5 / max(1, len(looks) - 1)  # of the row's height, so that equal numbers do not cover each other
+    offset = 0.5 / max(1, len(looks) - 1)  # of the row's height, so that equal numbers do not cover each other
     axes.axvline(0, color=GREY, linewidth=1, zorder=0.5)
-    axes.plot(rows["stated"], rows.index, **STATED | {"markersize": 11, "zorder": 2, "label": "stated in the text"})
+    axes.plot(
+        rows["stated"], rows.index, **PRINTED_MARK | {"markersize": 11, "zorder": 2, "label": "stated in the text"}
+    )
     for number, (rule, look) in enumerate(looks.items()):
-        places = rows.index + apart * (number - (len(looks) - 1) / 2)
+        y_values = rows.index + offset * (number - (len(looks) - 1) / 2)
         marks = {"marker": look.marker, "color": look.colour, "markersize": 5, "alpha": 0.9, "zorder": 3}
-        axes.plot(rows[rule], places, linestyle="", label=rule, **marks)
+        axes.plot(rows[rule], y_values, linestyle="", label=rule, **marks)
     axes.set_yticks(rows.index, rows["gain"])
     for label, holds in zip(axes.get_yticklabels(), rows["holds"], strict=True):
         label.set_fontweight("normal" if holds else "bold")
@@ -200,13 +202,13 @@ def challenges(
             label = "keys in the queue, their similarity to queries"
             similar = rows.groupby("negatives", sort=False)["negative_similarity"].mean()
             names = {name: name if pd.isna(of) else f"{name}\n{round(of, 2) + 0.0:.2f}" for name, of in similar.items()}
-            look = {"x": rows["negatives"].map(names), "y": metric, "data": rows, "ax": axes}  # no -0.00
+            options = {"x": rows["negatives"].map(names), "y": metric, "data": rows, "ax": axes}  # no -0.00
             sns.barplot(
                 hue="method", palette={name: of.colour for name, of in styles.items()}, saturation=1, width=0.6,
                 errorbar="sd" if rows.duplicated(["negatives", "method"]).any() else None, capsize=0.2, legend=False,
-                err_kws={"linewidth": 1.2, "color": "black"}, **look, **BAR,
+                err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
             )  # fmt: skip
-            sns.stripplot(color="black", alpha=0.5, size=3.5, jitter=False, legend=False, **look)
+            sns.stripplot(color="black", alpha=0.5, size=3.5, jitter=False, legend=False, **options)
             style.move_dots(axes, across=0.15)
             axes.grid(False, axis="x")
             axes.tick_params(axis="x", length=0)

@@ -111,14 +111,14 @@ def _cells(axes: Axes, faces: Sequence[Sequence[str]], x_names: Sequence[object]
 
 @style.use_style()
 def normalisation_sets(
-    reached: Mapping[str, np.ndarray], *, place: tuple[int, int], subtitle: str, title: str
+    reached: Mapping[str, np.ndarray], *, index: tuple[int, int], subtitle: str, title: str
 ) -> Figure:
     """Which channels of which images decide one normalised map: a panel for each normalisation.
 
     Args:
-        reached: by a title that starts with a key of ``NORMS``, bool ``[C, 2K]``, whether the map at ``place`` depends
+        reached: by a title that starts with a key of ``NORMS``, bool ``[C, 2K]``, whether the map at ``index`` depends
             on this one; the columns are K first views and then the K second views of the same images.
-        place: channel and column of that map, which has a frame.
+        index: channel and column of that map, which has a frame.
         subtitle: how it was found.
         title: the figure's title.
     """
@@ -128,7 +128,7 @@ def normalisation_sets(
     for axes, (name, cells) in zip(grid, reached.items(), strict=True):
         colour = NORMS.get(name[:2], OTHERS[0].colour)
         _cells(axes, np.where(cells, colour, APART), images, range(1, channels + 1))
-        axes.add_patch(Rectangle((place[1] - 0.5, place[0] - 0.5), 1, 1, fill=False, edgecolor="black", lw=2))
+        axes.add_patch(Rectangle((index[1] - 0.5, index[0] - 0.5), 1, 1, fill=False, edgecolor="black", lw=2))
         axes.axvline(views / 2 - 0.5, color="black", linestyle="--", lw=1)
         axes.set_title(name)
         axes.set_xlabel("image: first views | second views")
@@ -157,8 +157,8 @@ def changes_by_stage(changes: pd.DataFrame, *, subtitle: str, title: str) -> Fig
         ]
         _cells(axes, faces, units, stages)
         if rows["stage"].max() < len(stages):
-            place = (len(units) - 1) / 2, len(stages) / 2
-            axes.text(*place, "no other stage", ha="center", va="center", color=style.MUTED)
+            middle = (len(units) - 1) / 2, len(stages) / 2
+            axes.text(*middle, "no other stage", ha="center", va="center", color=style.MUTED)
         axes.set_title(method)
         axes.set_xlabel("layer of the encoder")
         keys[f"changed, {method}"] = {"facecolor": colour}
@@ -178,10 +178,10 @@ def map_sides(rows: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
     """
     groups, variants = dict(list(rows.groupby("architecture", sort=False))), list(dict.fromkeys(rows["variant"]))
     fig, grid = style.panels(len(groups), width=4.6, height=3.5)
-    for axes, (name, here) in zip(grid, groups.items(), strict=True):
+    for axes, (name, panel_rows) in zip(grid, groups.items(), strict=True):
         for number, variant in enumerate(variants):
             look, thin = (OTHERS[3], OTHERS[0])[number % 2], 1 + number % 2  # a thin line over a thick one
-            line = here[here["variant"] == variant].reset_index()
+            line = panel_rows[panel_rows["variant"] == variant].reset_index()
             axes.plot(
                 line["side"], color=look.colour, linestyle=look.line, marker=look.marker, ms=8 / thin, lw=3 / thin,
                 label=variant,
@@ -189,8 +189,8 @@ def map_sides(rows: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
             axes.plot(line["side"][line["sent"]], "*", ms=15, mfc="white", mec=look.colour, mew=1.5, zorder=4)
         style.category_axis(axes, list(line["layer"]))
         axes.tick_params(axis="x", rotation=90)
-        axes.set_ylim(0, 1.12 * here["side"].max())
-        axes.set_yticks(sorted({0, *here["side"]}))
+        axes.set_ylim(0, 1.12 * panel_rows["side"].max())
+        axes.set_yticks(sorted({0, *panel_rows["side"]}))
         axes.set_title(name)
     grid[0].set_ylabel("side of a map (pixels)")
     star = {"linestyle": "", "marker": "*", "markersize": 13, "markerfacecolor": "white", "markeredgecolor": "black"}
@@ -226,8 +226,8 @@ def balance_cases(cases: Mapping[str, np.ndarray], lost: pd.DataFrame, *, subtit
         colours = sns.color_palette("colorblind", classes)
         bars = pd.DataFrame(np.vstack([counts, counts.mean(axis=0)]), [*range(1, clients + 1), "mean"])
         bars.columns = [f"class {label + 1}" for label in range(classes)]
-        looks = {label: {"color": colour, "edgecolor": "white"} for label, colour in zip(bars, colours, strict=True)}
-        axes.set_ylim(0, 1.06 * stacked_bars(axes, bars, looks).max())
+        options = {label: {"color": colour, "edgecolor": "white"} for label, colour in zip(bars, colours, strict=True)}
+        axes.set_ylim(0, 1.06 * stacked_bars(axes, bars, options).max())
         axes.grid(True, axis="y")
         axes.axvline(clients - 0.5, color=style.MUTED, linestyle=":", lw=1)
         axes.set_xlabel("client")

@@ -46,8 +46,8 @@ def draw_mosaic(axes: Axes, rows: Mapping[str, Tensor], *, named: bool = True, t
     """A :func:`mosaic` of rows by name, which stands beside each of them unless they are not to be ``named``."""
     pixels = mosaic(rows.values())
     axes.imshow(pixels, interpolation="nearest")
-    places = (np.arange(len(rows)) + 0.5) * (len(pixels) / len(rows)) - 0.5
-    axes.set_yticks(places, list(rows) if named else [""] * len(rows))
+    ticks = (np.arange(len(rows)) + 0.5) * (len(pixels) / len(rows)) - 0.5
+    axes.set_yticks(ticks, list(rows) if named else [""] * len(rows))
     axes.set_xticks([])
     axes.tick_params(length=0)
     axes.grid(False)

@@ -42,13 +42,13 @@ def trajectories(
         for client, rows in runs.groupby("client"):
             colour, starts = colours[client], np.flatnonzero(rows["synced"])
             for model, line, face in (("online", "-", colour), ("momentum", dashed, "white")):
-                places = rows[[f"{model}_x", f"{model}_y"]].to_numpy()
-                for part in np.split(places, starts):
+                points = rows[[f"{model}_x", f"{model}_y"]].to_numpy()
+                for part in np.split(points, starts):
                     axes.plot(*part.T, linestyle=line, color=colour, linewidth=1.6)
                 for after in starts:
-                    axes.plot(*places[after - 1 : after + 1].T, linestyle=":", color=colour, linewidth=1.3)
-                axes.plot(*places[0], "o", color="black", markersize=5, zorder=4)
-                axes.plot(*places[-1], "o", color=face, markersize=6, markeredgecolor=colour, zorder=4)
+                    axes.plot(*points[after - 1 : after + 1].T, linestyle=":", color=colour, linewidth=1.3)
+                axes.plot(*points[0], "o", color="black", markersize=5, zorder=4)
+                axes.plot(*points[-1], "o", color=face, markersize=6, markeredgecolor=colour, zorder=4)
             if optima is not None:
                 axes.plot(*optima[client], "*", color=colour, markersize=12, markeredgecolor="black", zorder=5)
         axes.set_title(method)
@@ -140,7 +140,7 @@ def identifiability(
     """
     frame = frame.dropna(subset=["identifiability"])
     tidy = frame.melt([x, "method"], [*MODELS], "model", "traced")
-    order = {name: place for place, name in enumerate(dict.fromkeys(frame["method"]))}
+    order = {name: index for index, name in enumerate(dict.fromkeys(frame["method"]))}
     tidy = tidy.sort_values("method", key=lambda names: names.map(order), kind="stable")
     tidy["keys"] = tidy["method"] + ", " + tidy["model"].map(MODELS)
     common = {"hue": "keys", "chance": chance, "subtitle": subtitle, "title": title}

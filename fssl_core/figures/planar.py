@@ -52,10 +52,10 @@ def loss_landscapes(
     levels = {value: _levels(surfaces.loc[surfaces[row] == value, "loss"].to_numpy(), str(value)) for value in rows}
     fig, grid = style.panels(len(rows) * len(columns), width=4.4, height=3.9, most=len(columns))
     for number, value in enumerate(rows):
-        here = [frame[frame[row] == value] for frame in (surfaces, paths, rings)]
+        row_frames = [frame[frame[row] == value] for frame in (surfaces, paths, rings)]
         line = grid[number * len(columns) : (number + 1) * len(columns)]
         for axes, name in zip(line, columns, strict=True):
-            surface, path, ring = (frame[frame[column] == name] for frame in here)
+            surface, path, ring = (frame[frame[column] == name] for frame in row_frames)
             if surface.empty:
                 axes.set_axis_off()
                 continue
@@ -99,8 +99,8 @@ def _path(axes: Axes, path: pd.DataFrame, ring: pd.DataFrame) -> None:
     closed = pd.concat([ring, ring.head(1)])
     axes.plot(closed["x"], closed["y"], **RING)
     axes.plot(path["x"], path["y"], **STEP)
-    for place, mark in ((0, START), (-1, END)):
-        axes.plot(path["x"].iloc[place], path["y"].iloc[place], zorder=4, **mark)
+    for index, mark in ((0, START), (-1, END)):
+        axes.plot(path["x"].iloc[index], path["y"].iloc[index], zorder=4, **mark)
     axes.set_xlim(box[0])  # a circle may be larger than the surface
     axes.set_ylim(box[1])
     for label, axis in ((axes.set_xlabel, "x"), (axes.set_ylabel, "y")):
@@ -134,8 +134,8 @@ def clusters(
     fig, grid = style.panels(len(planes), width=3.4, height=3.4)
     for axes, (name, (points, labels)) in zip(grid, planes.items(), strict=True):
         x, y = points.numpy().T
-        look = {"s": 200 / len(points) ** 0.5, "alpha": 0.7, "linewidth": 0, "legend": False}
-        sns.scatterplot(x=x, y=y, hue=[classes[label] for label in labels], palette=colours, ax=axes, **look)
+        options = {"s": 200 / len(points) ** 0.5, "alpha": 0.7, "linewidth": 0, "legend": False}
+        sns.scatterplot(x=x, y=y, hue=[classes[label] for label in labels], palette=colours, ax=axes, **options)
         axes.set_title(name)
         axes.set_xlabel((notes or {}).get(name, ""))
         axes.set_xticks([])

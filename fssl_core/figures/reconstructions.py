@@ -132,7 +132,7 @@ def inversion_attack(
 def attacks_by_depth(
     results: pd.DataFrame,
     originals: Tensor,
-    found: Mapping[tuple[str, str], Mapping[int, Tensor]],
+    reconstructions: Mapping[tuple[str, str], Mapping[int, Tensor]],
     *,
     subtitle: str,
     title: str,
@@ -146,7 +146,7 @@ def attacks_by_depth(
             (decibel), ssim and explained (see :func:`fssl_core.privacy.image_quality.explained`); and the same with
             ``mean_image_`` before them, of the mean of an attacker's images as the guess for every image.
         originals: the attacked images, uint8 ``[images, C, H, W]``.
-        found: (system, attack) -> layers -> uint8 ``[images, C, H, W]``; a panel each.
+        reconstructions: (system, attack) -> layers -> uint8 ``[images, C, H, W]``; a panel each.
         subtitle: profile, data and seeds.
         title: the figure's title.
 
@@ -155,10 +155,13 @@ def attacks_by_depth(
     """
     pictures = {
         f"{system}:\n{attack}": {"": originals, **{str(layers): by_layers[layers] for layers in sorted(by_layers)}}
-        for (system, attack), by_layers in found.items()
+        for (system, attack), by_layers in reconstructions.items()
     }
     fig, lower = _pictures_above(pictures, 3.3)
-    styles = {f"{system}: {attack}": MethodStyle(METHOD_COLOURS[system], *ATTACKS[attack]) for system, attack in found}
+    styles = {
+        f"{system}: {attack}": MethodStyle(METHOD_COLOURS[system], *ATTACKS[attack])
+        for system, attack in reconstructions
+    }
     named = results.assign(line=results["system"] + ": " + results["attack"])
     for axes, measure in zip(lower.subplots(1, len(EXPLAINED)), EXPLAINED, strict=True):
         _by_layers(axes, named, "layers", measure, styles, ["mean_image"], hue="line")

@@ -20,7 +20,7 @@ from matplotlib.patches import Patch
 MUTED = "#5f6368"
 GREY = "#949494"
 CUT_LAYER = "cut layer (layers on the client)"
-STATED = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
+PRINTED_MARK = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 BAR = {"edgecolor": "black", "linewidth": 0.5}
 CHANCE = {"color": GREY, "linestyle": ":", "zorder": 0.5, "label": "chance"}
 DASHES = {"-": "", "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's, as seaborn takes them
@@ -108,12 +108,12 @@ def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
     Anything else takes the next of ``OTHERS``, which no method has. A variant, such as ``"MocoSFL-3"`` (a cut) or
     ``"MocoSFL, one common model"``, has its method's, lighter after the first.
     """
-    others, seen, known, styles = cycle(OTHERS), Counter(), dict(METHODS), {}
+    others, seen, styled, styles = cycle(OTHERS), Counter(), dict(METHODS), {}
     for name in dict.fromkeys(names):
         method = _method(str(name))
-        if method not in known:
-            known[method] = next(others)
-        style, number = known[method], seen[method]
+        if method not in styled:
+            styled[method] = next(others)
+        style, number = styled[method], seen[method]
         seen[method] += 1
         line = "-" if style.line != "-" else "--"
         styles[name] = replace(style, colour=lighter(style.colour, 0.5**number), line=line) if number else style
@@ -140,7 +140,7 @@ def use_style() -> Iterator[None]:
     """
     import seaborn as sns  # with scipy it takes a second; figures are imported long before one is drawn
 
-    look = {
+    options = {
         **sns.plotting_context("notebook", font_scale=0.85),
         **sns.axes_style("ticks"),
         "axes.grid": True,
@@ -156,7 +156,7 @@ def use_style() -> Iterator[None]:
         "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine
     }
     before = plt.get_fignums()
-    with plt.rc_context(look):
+    with plt.rc_context(options):
         try:
             yield
         except Exception:
@@ -197,8 +197,8 @@ def finish(
     :func:`spread_note`.
     """
     handles = _labelled(fig)
-    for label, look in (keys or {}).items():
-        handles[label] = Patch(**look) if "facecolor" in look else Line2D([], [], **look)
+    for label, options in (keys or {}).items():
+        handles[label] = Patch(**options) if "facecolor" in options else Line2D([], [], **options)
     names = sorted(handles, key=lambda name: LAST.index(name) if name in LAST else -1)
     if names:
         entries = [handles[name] for name in names]
@@ -310,16 +310,16 @@ def lines_over_seeds(
     if rows.empty:
         return
     several = rows.duplicated([hue, x]).any()
-    number = rows[hue].map({name: place - (len(styles) - 1) / 2 for place, name in enumerate(styles)}).astype(float)
+    number = rows[hue].map({name: index - (len(styles) - 1) / 2 for index, name in enumerate(styles)}).astype(float)
     moved = rows.assign(**{x: rows[x].astype(float) * factor**number + apart * number, hue: rows[hue].astype(str)})
-    look = {"data": moved, "x": x, "y": y, "hue": hue, "ax": axes} | {
+    options = {"data": moved, "x": x, "y": y, "hue": hue, "ax": axes} | {
         "palette": {str(name): style.colour for name, style in styles.items()},
         "hue_order": [str(name) for name in styles if name in set(rows[hue])],
     }
     spread = {"errorbar": "sd", "err_style": "bars", "err_kws": {"capsize": 3}} if several else {"errorbar": None}
-    sns.lineplot(**look, **dashes_and_markers(hue, styles), **spread, markersize=7.5, markeredgewidth=0.5)
+    sns.lineplot(**options, **dashes_and_markers(hue, styles), **spread, markersize=7.5, markeredgewidth=0.5)
     if several:
-        sns.scatterplot(**look, s=14, alpha=0.4, linewidth=0, legend=False, zorder=1)
+        sns.scatterplot(**options, s=14, alpha=0.4, linewidth=0, legend=False, zorder=1)
 
 
 def dashes_and_markers(hue: str, styles: Mapping[str, MethodStyle]) -> dict[str, object]:
@@ -346,10 +346,10 @@ def rows_over_seeds(
     for number, values in enumerate(rows):
         if not len(values):
             continue
-        (mean, std), place = mean_and_std(values), start + number
+        (mean, std), y_position = mean_and_std(values), start + number
         axes.errorbar(
-            mean, place, xerr=std or None, color=look.colour, marker=look.marker, linestyle="", markersize=6,
+            mean, y_position, xerr=std or None, color=look.colour, marker=look.marker, linestyle="", markersize=6,
             capsize=2, label=label,
         )  # fmt: skip
-        axes.plot(values, [place + 0.2] * len(values), ".", color=look.colour, alpha=0.35, markersize=4)
+        axes.plot(values, [y_position + 0.2] * len(values), ".", color=look.colour, alpha=0.35, markersize=4)
     axes.tick_params(axis="y", length=0)

@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator
 
 from fssl_core.errors import DataError
 from fssl_core.figures import style
-from fssl_core.figures.style import GREY, STATED, MethodStyle
+from fssl_core.figures.style import GREY, PRINTED_MARK, MethodStyle
 
 LETTER = 4.9  # mean width in points, of a name at size 8
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -100,8 +100,8 @@ def scatter(
         points, spreads = cells[[y, *xs]].mean(), cells[[y, *xs]].std()
         if x in [*high, *low]:
             _front(axes, points, x, y, high, low)
-        for place, ((method, of), point) in enumerate(points.iterrows(), start=3):
-            _point(axes, point[[x, y]], spreads.loc[(method, of), [x, y]], styles[method], "" if beside else of, place)
+        for zorder, ((method, of), point) in enumerate(points.iterrows(), start=3):
+            _point(axes, point[[x, y]], spreads.loc[(method, of), [x, y]], styles[method], "" if beside else of, zorder)
         for method, look in styles.items():
             dots = rows[(rows[hue] == method) & rows.duplicated([hue, "choice"], keep=False)]
             axes.plot(dots[x], dots[y], ".", color=look.colour, alpha=0.5, markersize=4)
@@ -131,8 +131,8 @@ def scatter(
     style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"), keys=keys)
     if beside:
         fig.draw_without_rendering()  # from here on it is known where points are
-        for axes, places, spread in drawn:
-            _name(axes, [of for _, of in points.index], places, spread)
+        for axes, panel_points, spread in drawn:
+            _name(axes, [of for _, of in points.index], panel_points, spread)
     return fig
 
 
@@ -145,24 +145,24 @@ def _front(axes: Axes, points: pd.DataFrame, x: str, y: str, high: Collection[st
     axes.plot(ringed[x], ringed[y], zorder=2.5, **RING)
 
 
-def _point(axes: Axes, point: pd.Series, spread: pd.Series, look: MethodStyle, inside: str, place: int) -> None:
+def _point(axes: Axes, point: pd.Series, spread: pd.Series, look: MethodStyle, inside: str, zorder: int) -> None:
     across, up = (None if np.isnan(length) else length for length in spread)
     axes.errorbar(
         *point, up, across, color=look.colour, marker=look.marker, markersize=13 if inside else 9, capsize=2,
-        markeredgecolor="white", markeredgewidth=0.6, elinewidth=1, zorder=place,
+        markeredgecolor="white", markeredgewidth=0.6, elinewidth=1, zorder=zorder,
     )  # fmt: skip
     text = {"ha": "center", "va": "center_baseline", "fontsize": 8, "color": "white", "fontweight": "bold"}
-    axes.text(*point, inside, zorder=place + 0.5, **text)
+    axes.text(*point, inside, zorder=zorder + 0.5, **text)
 
 
 def _name(axes: Axes, names: Sequence[str], points: np.ndarray, spreads: np.ndarray) -> None:
     """Write each name beside its point, where it covers least of points, spreads and other names."""
     to_points = 72 / axes.figure.dpi  # as offsets are given
-    places = axes.transData.transform(points) * to_points
-    heights = axes.transData.transform(points + np.stack([0 * spreads, spreads], 1))[:, 1] * to_points - places[:, 1]
-    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in places]
-    taken += [(x - 2, y - height, x + 2, y + height) for (x, y), height in zip(places, heights, strict=True)]
-    for name, (x, y), point in zip(names, places, points, strict=True):
+    positions = axes.transData.transform(points) * to_points
+    heights = axes.transData.transform(points + np.stack([0 * spreads, spreads], 1))[:, 1] * to_points - positions[:, 1]
+    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in positions]
+    taken += [(x - 2, y - height, x + 2, y + height) for (x, y), height in zip(positions, heights, strict=True)]
+    for name, (x, y), point in zip(names, positions, points, strict=True):
         boxes = {}
         for right, up in product((True, False), (5, -3.5, -12)):
             left = x + 10 if right else x - 10 - LETTER * len(name)
@@ -213,20 +213,24 @@ def quoted_costs(
             style.percent_axis(axes, "test accuracy")
             axes.set_ylim(0, 1)
         if not cost:
-            here = ours[ours["setting"] == setting]
-            axes.set_title(f"{setting}: ours, {', '.join(here['data'].unique()) or 'not run'}")
-            _own_accuracies(axes, here, {name: styles[name] for name in methods})
+            setting_rows = ours[ours["setting"] == setting]
+            axes.set_title(f"{setting}: ours, {', '.join(setting_rows['data'].unique()) or 'not run'}")
+            _own_accuracies(axes, setting_rows, {name: styles[name] for name in methods})
             continue
         for row in printed[printed["setting"] == setting].to_dict("records"):
             if row["quoted"]:
-                look = QUOTED | {
+                options = QUOTED | {
                     "marker": styles[row["method"]].marker,
                     "label": f"{row['method']}, paper (cost quoted)",
                 }
             else:
                 colour = styles[row["method"]].colour
-                look = STATED | {"markerfacecolor": colour, "markersize": 8, "label": f"{row['method']}, paper"}
-            axes.plot(row[cost], row["accuracy"], zorder=3, **look)
+                options = PRINTED_MARK | {
+                    "markerfacecolor": colour,
+                    "markersize": 8,
+                    "label": f"{row['method']}, paper",
+                }
+            axes.plot(row[cost], row["accuracy"], zorder=3, **options)
         if cost in counted:
             axes.axvline(counted[cost], label="cost as counted here", **COUNTED)
         axes.set_xscale("log")
@@ -238,16 +242,16 @@ def quoted_costs(
 
 
 def _own_accuracies(axes: Axes, runs: pd.DataFrame, styles: Mapping[str, MethodStyle]) -> None:
-    for place, (method, look) in enumerate(styles.items()):
+    for index, (method, look) in enumerate(styles.items()):
         values = runs.loc[runs["method"] == method, "accuracy"].to_numpy()
         if len(values):
             mean, std = style.mean_and_std(values)
             axes.errorbar(
-                place, mean, std or None, color=look.colour, marker=look.marker, linestyle="", markersize=9, capsize=3,
+                index, mean, std or None, color=look.colour, marker=look.marker, linestyle="", markersize=9, capsize=3,
                 label=f"{method}, ours",
             )  # fmt: skip
             axes.annotate(
-                f"{100 * mean:.1f}", (place, mean + std), (0, 9), textcoords="offset points", ha="center", fontsize=8
+                f"{100 * mean:.1f}", (index, mean + std), (0, 9), textcoords="offset points", ha="center", fontsize=8
             )
     style.category_axis(axes, [""] * len(styles))
     axes.set_xlim(-0.7, max(len(styles), 1) - 0.3)

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from fssl_core.claims.verdict import AS_PRINTED, EVIDENCE, OURS, Verdict, number_with_interval, shown
 from fssl_core.figures import style
 from fssl_core.figures.charts import stacked_bars
-from fssl_core.figures.style import STATED
+from fssl_core.figures.style import PRINTED_MARK
 from fssl_core.papers.reference import PAPERS
 
 COLOURS = dict(zip(OURS, ("#029e73", "#d55e00", "#949494", "#e3e3e3"), strict=True))
@@ -35,10 +35,10 @@ def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
     printed = printed.assign(ours=printed["paper_consistent"].map(CONSISTENT).fillna(NEITHER))
     for ax, (kind, title) in zip(axes, titles.items(), strict=True):
         rows = printed if kind == "paper" else frame[frame["evidence"] == kind].replace({"ours": {"not run": NEITHER}})
-        looks = {name: {"color": colour} for name, colour in (PRINTED if kind == "paper" else COLOURS).items()}
-        looks = {NEITHER if name == "not run" else name: look for name, look in looks.items()}
-        table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*looks], fill_value=0)
-        stacked_bars(ax, table, looks, across=True)
+        options = {name: {"color": colour} for name, colour in (PRINTED if kind == "paper" else COLOURS).items()}
+        options = {NEITHER if name == "not run" else name: look for name, look in options.items()}
+        table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*options], fill_value=0)
+        stacked_bars(ax, table, options, across=True)
         for bars in ax.containers:
             ax.bar_label(
                 bars,
@@ -77,7 +77,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     ax.spines[:].set_visible(False)
     keys = {word: {"marker": "o", "linestyle": "", "color": COLOURS[word]} for word in OURS[:3]}
     keys |= {kind: {"marker": marker, "linestyle": "", "color": style.MUTED} for kind, marker in MARKERS.items()}
-    keys |= {"printed in the paper": STATED, "as claimed": {"facecolor": CLAIMED}}
+    keys |= {"printed in the paper": PRINTED_MARK, "as claimed": {"facecolor": CLAIMED}}
     left_out = len(verdicts) - len(rows)
     subtitle = f"each row on a scale of its own · {left_out} without a number of ours" if left_out else "own scales"
     spread = "lines: intervals of 95 percent over seeds"
@@ -89,8 +89,8 @@ def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
     bound = low if isfinite(low) else high
     sign = 1.0 if isfinite(low) or not isfinite(high) else -1.0
     bound = bound if isfinite(bound) else verdict.estimate
-    known = [verdict.estimate, verdict.low, verdict.high, verdict.printed, low, high]
-    size = max((abs(value - bound) for value in known if value is not None and isfinite(value)), default=0.0) or 1.0
+    bounds = [verdict.estimate, verdict.low, verdict.high, verdict.printed, low, high]
+    size = max((abs(value - bound) for value in bounds if value is not None and isfinite(value)), default=0.0) or 1.0
 
     def place(value: float) -> float:
         return max(-EDGE, min(EDGE, sign * (value - bound) / size))
@@ -103,7 +103,7 @@ def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
     ax.plot(place(verdict.estimate), number, marker=MARKERS[verdict.evidence], color=colour, markersize=6)
     numbers = number_with_interval(verdict)
     if verdict.printed is not None:
-        ax.plot(place(verdict.printed), number, zorder=1, **STATED)
+        ax.plot(place(verdict.printed), number, zorder=1, **PRINTED_MARK)
         numbers += f"; printed {shown(verdict.printed, verdict.unit)}"
     ax.text(EDGE + 0.03, number, numbers, va="center", fontsize=7.5, color=style.MUTED)
 

@@ -134,8 +134,8 @@ def _client_module(
         conv = Conv2d(layer.in_channels, layer.out_channels, 3, layer.stride, bias=True)
         tail = _norm_relu(layer.out_channels, norm, channels_per_group, variance)
         units[f"conv{index}"] = nn.Sequential(*([pool()] if layer.pooled else []), conv, *tail)
-    alike = {"name": architecture, "channels": stack[0].in_channels, "image_size": image_size}
-    return Backbone(units, feature_dim=stack[-1].out_channels, **alike)
+    options = {"name": architecture, "channels": stack[0].in_channels, "image_size": image_size}
+    return Backbone(units, feature_dim=stack[-1].out_channels, **options)
 
 
 def decoder(
@@ -249,8 +249,8 @@ def _behind(block: BasicBlock | Bottleneck, taken: int, in_channels: int, norm: 
     units: dict[str, nn.Module] = {}
     for name in names:
         conv = block.get_submodule(name)[0]
-        alike = conv_norm(norm, in_channels, conv.out_channels, conv.kernel_size[0], conv.stride[0])
-        units[name] = alike.append(nn.ReLU(inplace=True))
+        layers = conv_norm(norm, in_channels, conv.out_channels, conv.kernel_size[0], conv.stride[0])
+        units[name] = layers.append(nn.ReLU(inplace=True))
         in_channels = conv.out_channels
     return nn.Sequential(OrderedDict(units))
 
@@ -270,8 +270,8 @@ def joined(client: Backbone, rest: Backbone) -> Backbone:
     if client.feature_dim != rest.channels:
         raise SettingError("rest", f"{rest.name} for maps of {rest.channels} channels", f"one for {client.feature_dim}")
     units = {"client_module": client, **dict(rest.named_children())}
-    alike = {"name": rest.name, "channels": client.channels, "image_size": client.image_size}
-    return Backbone(units, feature_dim=rest.feature_dim, **alike)
+    options = {"name": rest.name, "channels": client.channels, "image_size": client.image_size}
+    return Backbone(units, feature_dim=rest.feature_dim, **options)
 
 
 def modular(name: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:

@@ -185,6 +185,6 @@ def conv_norm(
     bias: bool = False,
 ) -> nn.Sequential:
     """A convolution and its normalisation: standardised filters if and only if group norm follows."""
-    alike = {"groups": groups, "bias": bias, "standardize": norm == "group", "channels_last": norm == "batch"}
-    conv = Conv2d(in_channels, out_channels, kernel_size, stride, **alike)
+    options = {"groups": groups, "bias": bias, "standardize": norm == "group", "channels_last": norm == "batch"}
+    conv = Conv2d(in_channels, out_channels, kernel_size, stride, **options)
     return nn.Sequential(conv, norm_layer(norm, out_channels))

@@ -70,13 +70,15 @@ def part(backbone: Backbone, units: Collection[str]) -> Backbone:
     Raises:
         SettingError: a name that the backbone does not have, or no first unit.
     """
-    known = dict(backbone.named_children())
-    if next(iter(known)) not in units or not set(units) <= set(known):
-        raise SettingError("units", tuple(units), f"units of {backbone.name} from the first on: {', '.join(known)}")
-    kept = {name: unit for name, unit in known.items() if name in units}
-    alike = {"name": backbone.name, "channels": backbone.channels, "image_size": backbone.image_size}
+    named_units = dict(backbone.named_children())
+    if next(iter(named_units)) not in units or not set(units) <= set(named_units):
+        raise SettingError(
+            "units", tuple(units), f"units of {backbone.name} from the first on: {', '.join(named_units)}"
+        )
+    kept = {name: unit for name, unit in named_units.items() if name in units}
+    options = {"name": backbone.name, "channels": backbone.channels, "image_size": backbone.image_size}
     channels, *_ = output_shape(nn.Sequential(*kept.values()), backbone.channels, backbone.image_size)
-    return Backbone(kept, feature_dim=channels, **alike)
+    return Backbone(kept, feature_dim=channels, **options)
 
 
 def reshape_layer(in_dim: int, out_dim: int, *, generator: torch.Generator | None = None) -> nn.Module:

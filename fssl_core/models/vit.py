@@ -48,7 +48,7 @@ def sine_cosine_positions(rows: int, columns: int, width: int) -> Tensor:
     """
     frequencies = 10_000 ** -(torch.arange(width // 4, dtype=torch.float64) / (width // 4))
     row, column = torch.meshgrid(torch.arange(rows).double(), torch.arange(columns).double(), indexing="ij")
-    angles = [place.reshape(-1, 1) * frequencies for place in (row, column)]  # each [N, width / 4]
+    angles = [coordinate.reshape(-1, 1) * frequencies for coordinate in (row, column)]  # each [N, width / 4]
     return torch.cat([wave(angle) for angle in angles for wave in (torch.sin, torch.cos)], dim=1).float()
 
 

@@ -117,11 +117,11 @@ class Objective(Settings):
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         """The online model, on the CPU, its heads with first values from ``init``."""
-        alike = {"batch_norm": self.head_norm, "output_bias": self.output_bias, "generator": init}
-        projector = MLP(backbone.feature_dim, self.projector, output_norm=self.output_norm, **alike)
+        options = {"batch_norm": self.head_norm, "output_bias": self.output_bias, "generator": init}
+        projector = MLP(backbone.feature_dim, self.projector, output_norm=self.output_norm, **options)
         predictor: nn.Module = nn.Identity()
         if self.predictor:
-            predictor = MLP(self.projector[-1], self.predictor, **alike)
+            predictor = MLP(self.projector[-1], self.predictor, **options)
         return SelfSupervisedModel(nn.Sequential(backbone, GlobalPool()), projector, predictor)
 
     def build_target(self, model: SelfSupervisedModel) -> nn.Module | None:

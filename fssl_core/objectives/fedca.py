@@ -72,8 +72,8 @@ def dictionary_nt_xent(first: Tensor, second: Tensor, dictionary: Tensor, temper
         check_several(first, "FedCA")
     z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
     positives = torch.arange(len(z), device=z.device).roll(len(first))
-    own = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    inside = (z @ z.T / temperature).masked_fill(own, -torch.inf)
+    identity = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    inside = (z @ z.T / temperature).masked_fill(identity, -torch.inf)
     return classify(torch.cat([inside, z @ dictionary.T / temperature], dim=1), positives)  # [2B, 2B + K]
 
 
@@ -123,25 +123,29 @@ class FedCA(Objective):
             SettingError: its encoder or its images are not like those of the federation, or the engine has no access
                 to other runs.
         """
-        wanted = self.alignment_model
-        if wanted is None:
+        alignment_model = self.alignment_model
+        if alignment_model is None:
             return None
         for name in ("architecture", "width"):
-            check_choice(f"alignment_model.{name}", getattr(wanted, name), [getattr(settings, name)])
+            check_choice(f"alignment_model.{name}", getattr(alignment_model, name), [getattr(settings, name)])
         if run is None:
             expected = "None where settings are not run by fssl_core.experiments.store.run, which finds other runs"
-            raise SettingError("alignment_model", wanted.key, expected)
+            raise SettingError("alignment_model", alignment_model.key, expected)
         images = data.train.images
-        known = wanted.load_data(images.device)
-        if known.train.images.shape[1:] != images.shape[1:]:
-            sizes = " and ".join("x".join(map(str, shape[1:])) for shape in (known.train.images.shape, images.shape))
+        public_data = alignment_model.load_data(images.device)
+        if public_data.train.images.shape[1:] != images.shape[1:]:
+            sizes = " and ".join(
+                "x".join(map(str, shape[1:])) for shape in (public_data.train.images.shape, images.shape)
+            )
             expected = f"images like those of {data.name} (these are {sizes}): set image_size of the alignment model"
-            raise SettingError("alignment_model.dataset", known.name, expected)
-        encoder = wanted.trained_model(run.result_of(wanted), known).encoder
+            raise SettingError("alignment_model.dataset", public_data.name, expected)
+        encoder = alignment_model.trained_model(run.result_of(alignment_model), public_data).encoder
         with torch.no_grad(), repeatable_kernels():
-            blocks = known.train.images.split(PUBLIC_BATCH)
-            representations = torch.cat([encoder(known.normalise(block, wanted.dtype)) for block in blocks])
-        return data.normalise(known.train.images, settings.dtype), representations.to(settings.dtype)
+            blocks = public_data.train.images.split(PUBLIC_BATCH)
+            representations = torch.cat(
+                [encoder(public_data.normalise(block, alignment_model.dtype)) for block in blocks]
+            )
+        return data.normalise(public_data.train.images, settings.dtype), representations.to(settings.dtype)
 
 
 class FedCALearner(Learner):
@@ -171,10 +175,10 @@ class FedCALearner(Learner):
         figures = {"contrastive_accuracy": accuracy}
         if self.public is None:
             return loss, figures
-        images, wanted = self.public
+        images, targets = self.public
         rows = torch.arange(self._next, self._next + views.shape[1], device=images.device) % len(images)
         self._after = int(self._next + views.shape[1]) % len(images)
-        alignment = torch.linalg.vector_norm(self.online.encoder(images[rows]) - wanted[rows], dim=1).mean()
+        alignment = torch.linalg.vector_norm(self.online.encoder(images[rows]) - targets[rows], dim=1).mean()
         return loss + o.alignment_weight * alignment, figures | {"alignment": alignment.detach()}
 
     def after_step(self) -> None:

@@ -110,9 +110,9 @@ def cluster_loss(z: Tensor, targets: Tensor, centroids: Tensor, temperature: flo
     Returns:
         the mean loss in nats, and the fraction of images for which both branches prefer the same cluster.
     """
-    own, wanted = (F.normalize(x, dim=1) @ centroids.T / temperature for x in (z, targets.detach()))  # [B, G]
-    agreement = (own.detach().argmax(1) == wanted.argmax(1)).float().mean()
-    return F.cross_entropy(own, wanted.softmax(1)), agreement
+    logits, target_logits = (F.normalize(x, dim=1) @ centroids.T / temperature for x in (z, targets.detach()))  # [B, G]
+    agreement = (logits.detach().argmax(1) == target_logits.argmax(1)).float().mean()
+    return F.cross_entropy(logits, target_logits.softmax(1)), agreement
 
 
 def rotated(images: Tensor) -> tuple[Tensor, Tensor]:

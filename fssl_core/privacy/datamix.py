@@ -55,10 +55,10 @@ def mixing_coefficients(examples: int, generator: torch.Generator, together: int
         # Exponentials over their sum are uniform among coefficients that add up to 1.
         rows = torch.empty(size, size, dtype=torch.float64).exponential_(generator=generator)
         rows /= rows.sum(1, keepdim=True)
-        own = torch.arange(size)
-        largest, place = rows.max(1)
-        rows[own, place] = rows.diagonal().clone()
-        rows[own, own] = largest
+        row = torch.arange(size)
+        largest, column = rows.max(1)
+        rows[row, column] = rows.diagonal().clone()
+        rows[row, row] = largest
         coefficients[group[:, None], group] = rows
     return coefficients
 

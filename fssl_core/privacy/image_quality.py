@@ -97,13 +97,13 @@ def quality(images: Tensor, references: Tensor) -> dict[str, float]:
 
     Beside them the mean of :func:`padded_ssim`, as ``ssim_padded``.
     """
-    found = {}
+    results = {}
     for name, measure in MEASURES.items():
         values = measure(images, references)  # [N]
-        found[name] = values.mean().item()
-        found[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
-    found["ssim_padded"] = padded_ssim(images, references).mean().item()
-    return found
+        results[name] = values.mean().item()
+        results[f"{name}_standard_error"] = values.std().item() / len(values) ** 0.5
+    results["ssim_padded"] = padded_ssim(images, references).mean().item()
+    return results
 
 
 def check_size(side: int) -> None:

@@ -137,7 +137,7 @@ class InversionSettings(Settings):
         keep_freed_memory()
         data = self.targets[0].load_data(default_device())
         check_size(data.image_size)  # before anything is trained
-        own, attacked = self.choose_images(data)
+        attacker_images, attacked_images = self.choose_images(data)
         models = [target.client_model(run.result_of(target), data) for target in self.targets]
         groups: dict[Shape, list[int]] = {}  # targets by the shape of their latent
         for target, model in enumerate(models):
@@ -152,14 +152,18 @@ class InversionSettings(Settings):
                 if members[0] in results:
                     continue
                 clients = [models[target] for target in members]
-                found = self._attack(
-                    clients, data, own, attacked, lambda epoch, done=done: progress(done + epoch, epochs)
+                group_results = self._attack(
+                    clients,
+                    data,
+                    attacker_images,
+                    attacked_images,
+                    lambda epoch, done=done: progress(done + epoch, epochs),
                 )
-                results |= dict(zip(members, found, strict=True))
+                results |= dict(zip(members, group_results, strict=True))
                 done += self.epochs
                 run.checkpoint.save(results)
 
-        guess = quality(_pixels(own).mean(0).expand(attacked.shape), _pixels(attacked))
+        mean_image = quality(_pixels(attacker_images).mean(0).expand(attacked_images.shape), _pixels(attacked_images))
         in_order = [(target, results[target]) for target in range(len(models))]
         attack = pd.DataFrame([{"target": target, **result["attack"]} for target, result in in_order])
         untrained = [
@@ -167,19 +171,19 @@ class InversionSettings(Settings):
         ]
         history = [{"target": target, **row} for target, result in in_order for row in result["history"]]
         run.write_table("attack", attack)
-        run.write_table("reference", pd.DataFrame([{"reference": "mean image", **guess}, *untrained]))
+        run.write_table("reference", pd.DataFrame([{"reference": "mean image", **mean_image}, *untrained]))
         run.write_table("history", pd.DataFrame(history))
         run.save_tensors(
             "reconstructions",
             {
-                "originals": attacked[:SHOWN_IMAGES].cpu(),
+                "originals": attacked_images[:SHOWN_IMAGES].cpu(),
                 "reconstructions": torch.stack([result["reconstructions"] for _, result in in_order]),
             },
         )
         return {
             **{name: attack[name].mean() for name in MEASURES},
-            "mean_image_mse": guess["mse"],
-            "images_of_attacker": len(own),
+            "mean_image_mse": mean_image["mse"],
+            "images_of_attacker": len(attacker_images),
             "official_data": data.official,  # False: not comparable with published numbers
         }
 
@@ -187,15 +191,17 @@ class InversionSettings(Settings):
         self,
         clients: Sequence[nn.Module],
         data: Dataset,
-        own: Tensor,
-        attacked: Tensor,
+        attacker_images: Tensor,
+        attacked_images: Tensor,
         progress: Callable[[int], None],
     ) -> list[dict[str, Any]]:
         """The results of targets whose latents have one shape, in plain values and tensors on the CPU."""
-        features, latents = (_sent(clients, images, data, self.precision) for images in (own, attacked))
+        features, latents = (
+            _sent(clients, images, data, self.precision) for images in (attacker_images, attacked_images)
+        )
         trained = train_decoders(
             features,
-            _pixels(own),
+            _pixels(attacker_images),
             decoder=self.decoder,
             epochs=self.epochs,
             batch=self.batch,
@@ -213,11 +219,11 @@ class InversionSettings(Settings):
         return [
             {
                 "attack": {
-                    **quality(reconstructions[row], _pixels(attacked)),
+                    **quality(reconstructions[row], _pixels(attacked_images)),
                     "best_epoch": best_epoch[row],
                     "latent": "x".join(map(str, features.shape[2:])),
                 },
-                "untrained": quality(guesses[row], _pixels(attacked)),
+                "untrained": quality(guesses[row], _pixels(attacked_images)),
                 "history": history[history["target"] == row].drop(columns="target").to_dict("records"),
                 "reconstructions": (reconstructions[row, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu(),
             }

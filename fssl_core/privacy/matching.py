@@ -36,9 +36,9 @@ def total_variation(images: Tensor) -> Tensor:
     return down.mean((-3, -2, -1)) + across.mean((-3, -2, -1))
 
 
-def representation_error(found: Tensor, sent: Tensor) -> Tensor:
-    """``|found - sent|^2 / |sent|^2`` of each image over all its views: ``[V, N, ...]`` to ``[N]``."""
-    difference, size = (values.square().transpose(0, 1).flatten(1).sum(1) for values in (found - sent, sent))
+def representation_error(representation: Tensor, sent: Tensor) -> Tensor:
+    """``|representation - sent|^2 / |sent|^2`` of each image over all its views: ``[V, N, ...]`` to ``[N]``."""
+    difference, size = (values.square().transpose(0, 1).flatten(1).sum(1) for values in (representation - sent, sent))
     return difference / size
 
 
@@ -138,8 +138,8 @@ def match(
             history.append(figures | (measure(images.detach()) if measure else {}))
         if step == iterations:
             break
-        wanted = [images, *surrogate]
-        for parameter, gradient in zip(wanted, torch.autograd.grad(loss, wanted), strict=True):
+        variables = [images, *surrogate]
+        for parameter, gradient in zip(variables, torch.autograd.grad(loss, variables), strict=True):
             parameter.grad = gradient
         optimizer.step()
         fall.step()

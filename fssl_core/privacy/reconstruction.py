@@ -144,12 +144,12 @@ class ReconstructionSettings(Settings):
         progress(0, self.iterations)
         with repeatable_kernels():
             attacked = self.choose(run, data)
-            found, history = self.attack(run, data, attacked, progress)
+            reconstructions, history = self.attack(run, data, attacked, progress)
         run.write_table("history", history)
-        tensors = {"originals": attacked.images, "views": attacked.views, "reconstructions": found}
+        tensors = {"originals": attacked.images, "views": attacked.views, "reconstructions": reconstructions}
         run.save_tensors("reconstructions", {name: _uint8(pixels) for name, pixels in tensors.items()})
         views = attacked.views.flatten(0, 1)
-        compared = {"": (found.flatten(0, 1), views), "image_": (found.mean(0), attacked.images)}
+        compared = {"": (reconstructions.flatten(0, 1), views), "image_": (reconstructions.mean(0), attacked.images)}
         measured = {}
         for prefix, (guess, truth) in compared.items():
             values = quality(guess, truth) | {"explained": explained(guess, truth).mean().item()}
@@ -207,26 +207,28 @@ class ReconstructionSettings(Settings):
     def _sent_views(self, run, data: Dataset) -> Attacked:
         sends = self.target.trainer(data, run).representations
         draw = generator(self.seed, "attacked images")
-        client = list(sends.places)[torch.randint(len(sends.places), (), generator=draw)]
-        places = sends.places[client]
-        self._check_enough(len(places), f"the number of images of client {client}")
-        chosen = torch.randperm(len(places), generator=draw)[: self.images]
-        pixels = data.train.images[sends.images[places[chosen].to(sends.images.device)]]
+        client = list(sends.positions)[torch.randint(len(sends.positions), (), generator=draw)]
+        positions = sends.positions[client]
+        self._check_enough(len(positions), f"the number of images of client {client}")
+        chosen = torch.randperm(len(positions), generator=draw)[: self.images]
+        pixels = data.train.images[sends.images[positions[chosen].to(sends.images.device)]]
         views = sends.views(pixels, sends.draws(client, 0)[chosen])
-        sent = sends.batch(places[chosen], 0)
+        sent = sends.batch(positions[chosen], 0)
         if self.unmix:
-            sent = self._unmixed(sends, places, places[chosen], sent)
+            sent = self._unmixed(sends, positions, positions[chosen], sent)
         return Attacked(sent, views.clamp(0, 1).to(sent.dtype), (pixels / 255).to(sent.dtype))
 
-    def _unmixed(self, sends, places: Tensor, chosen: Tensor, sent: Tensor) -> Tensor:
+    def _unmixed(self, sends, positions: Tensor, chosen: Tensor, sent: Tensor) -> Tensor:
         """What the attacker makes of mixtures, with all that the client has sent; a group of three stays mixed."""
         members: dict[bytes, list[int]] = {}  # by pattern
-        for some in places.split(sends.client_batch):
-            for place, pattern in zip(some.tolist(), zero_patterns(sends.batch(some, 0)), strict=True):
-                members.setdefault(pattern, []).append(place)
+        for batch in positions.split(sends.client_batch):
+            for position, pattern in zip(batch.tolist(), zero_patterns(sends.batch(batch, 0)), strict=True):
+                members.setdefault(pattern, []).append(position)
         groups = [members[pattern] for pattern in zero_patterns(sent)]
         pairs = torch.tensor([len(group) == 2 for group in groups])
-        others = [sum(group) - place for group, place in zip(groups, chosen.tolist(), strict=True) if len(group) == 2]
+        others = [
+            sum(group) - position for group, position in zip(groups, chosen.tolist(), strict=True) if len(group) == 2
+        ]
         unmixed = sent.clone()
         if others:
             unmixed[:, pairs] = unmix(sent[:, pairs], sends.batch(torch.tensor(others), 0))

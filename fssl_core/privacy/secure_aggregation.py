@@ -114,8 +114,8 @@ def secure_average(
     weights = weights.double()
     if weights.shape != (protocol.clients,) or not ((weights > 0) & weights.isfinite()).all():
         raise SettingError("weights", weights.tolist(), f"{protocol.clients} finite numbers above 0")
-    everyone = range(protocol.clients)
-    if not set(dropped) <= set(everyone):
+    all_clients = range(protocol.clients)
+    if not set(dropped) <= set(all_clients):
         raise SettingError("dropped", dropped, f"clients from 0 to {protocol.clients - 1}")
     shares = (weights / weights.sum()).tolist()
     clients = simulated_clients(protocol, number, lambda client: seeded_bytes(seed, number, client))

@@ -76,9 +76,9 @@ class Client:
         self._steps = list(STEPS)
 
     def _check_due(self, step: str) -> None:
-        due = self._steps[0] if self._steps else "a new client with new keys"
-        if due != step:
-            raise FsslError(f"Client {self.number} was asked for {step!r}, but what comes next is {due!r}.")
+        expected = self._steps[0] if self._steps else "a new client with new keys"
+        if expected != step:
+            raise FsslError(f"Client {self.number} was asked for {step!r}, but what comes next is {expected!r}.")
 
     def public_keys(self) -> PublicKeys:
         self._check_due("public keys")
@@ -204,8 +204,8 @@ class Server:
         """The keys of all clients, for each of them."""
         self._receive("public keys", keys)
         self._keys = {message.client: message for message in keys}
-        everyone = sum(message.size for message in keys)
-        self._count("public keys", "down", {message.client: everyone - message.size for message in keys})
+        total = sum(message.size for message in keys)
+        self._count("public keys", "down", {message.client: total - message.size for message in keys})
         return list(keys)
 
     def deliver(self, shares: Sequence[SealedShares]) -> dict[int, dict[int, bytes]]:
@@ -279,9 +279,9 @@ class Server:
         return pd.DataFrame(self._traffic)
 
 
-def _require_for(client: int, given: Mapping[int, bytes], due: Collection[int]) -> None:
-    if given.keys() != set(due):
-        raise FsslError(f"Client {client} sent shares for {sorted(given)}; due are shares for {sorted(due)}.")
+def _require_for(client: int, shares: Mapping[int, bytes], expected: Collection[int]) -> None:
+    if shares.keys() != set(expected):
+        raise FsslError(f"Client {client} sent shares for {sorted(shares)}; due are shares for {sorted(expected)}.")
 
 
 def _join(client: int, shares: Mapping[int, bytes], length: int) -> bytes:

@@ -46,6 +46,6 @@ def unmix(first: Tensor, second: Tensor) -> Tensor:
         torch.where(both, above / below, torch.inf).flatten(1).amin(1).view(-1, *(1,) * (x.dim() - 1))
         for above, below in ((x, y), (y, x))
     )
-    own = (1 - t) / (1 - s * t)  # a
-    found = (x - t * y) / (own * (1 - s * t))
-    return found.clamp(min=0).transpose(0, 1).to(first.dtype)
+    a = (1 - t) / (1 - s * t)
+    unmixed = (x - t * y) / (a * (1 - s * t))
+    return unmixed.clamp(min=0).transpose(0, 1).to(first.dtype)

@@ -85,8 +85,8 @@ class Artifact:
             seeds: those behind every mean, or those behind each one: ``"1 to 3 seeds, see n"`` where means differ.
         """
         parts = [f"profile {self.profile}", data]
-        each = [list(own) for own in (seeds.values() if isinstance(seeds, Mapping) else [seeds])]
-        numbers, every = {len(own) for own in each}, list(dict.fromkeys(seed for own in each for seed in own))
+        each = [list(group) for group in (seeds.values() if isinstance(seeds, Mapping) else [seeds])]
+        numbers, every = {len(group) for group in each}, list(dict.fromkeys(seed for group in each for seed in group))
         if len(numbers) > 1:
             parts.append(f"{min(numbers)} to {max(numbers)} seeds, see n")
         elif every:
@@ -131,10 +131,10 @@ class Artifact:
         stored = [] if runs is None else [stored_run(key) for key in dict.fromkeys(runs["key"])]
         if stored:
             settings = _by_name([values for values, _ in stored])
-            device = ", ".join(dict.fromkeys(made["device"] for _, made in stored))
-            seconds = sum(made["seconds"] for _, made in stored)
-            commits = ", ".join(dict.fromkeys(made["commit"] for _, made in stored))
-            code = {"commit": commits, "modified": any(made["modified"] for _, made in stored)}
+            device = ", ".join(dict.fromkeys(provenance["device"] for _, provenance in stored))
+            seconds = sum(provenance["seconds"] for _, provenance in stored)
+            commits = ", ".join(dict.fromkeys(provenance["commit"] for _, provenance in stored))
+            code = {"commit": commits, "modified": any(provenance["modified"] for _, provenance in stored)}
         else:
             device, seconds, code = cpu_name(), time.perf_counter() - self._created, git_state()
         verdicts = self.check_claims(results)["ours"].value_counts()
@@ -187,8 +187,8 @@ class Artifact:
             columns=[name for name in ("difference", "protocol") if name in table and not any(table[name])]
         )
         profile, record = self._reference()
-        known = record.get("beside", [])
-        shown = [next((row["ours"] for row in known if row["of"] == key), "–") for key in added]
+        recorded = record.get("beside", [])
+        shown = [next((row["ours"] for row in recorded if row["of"] == key), "–") for key in added]
         if set(shown) == {"–"}:
             return table
         table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)

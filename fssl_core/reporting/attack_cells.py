@@ -45,8 +45,8 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         else:
             measured = [run.summary]
         kept = run.tensors("reconstructions")
-        originals, found = kept["originals"][:SHOWN_IMAGES], kept["reconstructions"][:, :SHOWN_IMAGES]
-        for (system, layers), values, images in zip(_targets(settings), measured, found, strict=True):
+        originals, reconstructions = kept["originals"][:SHOWN_IMAGES], kept["reconstructions"][:, :SHOWN_IMAGES]
+        for (system, layers), values, images in zip(_targets(settings), measured, reconstructions, strict=True):
             rows.append(
                 {
                     "system": system,
@@ -86,8 +86,8 @@ def attack_pictures(
         raise DataError(f"Pictures need attacks on the same images: of one seed, got {seeds}, and on the same data.")
     pictures = {}
     for settings, tensors in zip(attacks, kept, strict=True):
-        for (system, layers), found in zip(_targets(settings), tensors["reconstructions"], strict=True):
-            pictures.setdefault((system, _name(settings)), {})[layers] = found[:images]
+        for (system, layers), reconstructions in zip(_targets(settings), tensors["reconstructions"], strict=True):
+            pictures.setdefault((system, _name(settings)), {})[layers] = reconstructions[:images]
     return originals[0], dict(sorted(pictures.items()))
 
 
@@ -109,9 +109,11 @@ def _name(settings: Attack) -> str:
 
 def _mean_image(settings: InversionSettings) -> list[dict[str, object]]:
     """How good the mean of the attacker's images is as the guess for every image; a row for each system."""
-    own, attacked = (images / 255 for images in settings.choose_images(settings.targets[0].load_data()))
-    guess = own.mean(0).expand(attacked.shape)
-    measured = quality(guess, attacked) | {"explained": explained(guess, attacked).mean().item()}
+    attacker_images, attacked_images = (
+        images / 255 for images in settings.choose_images(settings.targets[0].load_data())
+    )
+    guess = attacker_images.mean(0).expand(attacked_images.shape)
+    measured = quality(guess, attacked_images) | {"explained": explained(guess, attacked_images).mean().item()}
     values = {f"mean_image_{name}": measured[name] for name in (*MEASURES, "explained")}
     systems = dict.fromkeys(system for system, _ in _targets(settings))
     return [{"system": system, "seed": settings.seed, **values} for system in systems]

@@ -43,20 +43,24 @@ def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
         protocol, accuracy, untrained and chance (fractions; the last two missing without ``run_beside_untrained``),
         official_data and key.
     """
-    own = _pretraining(results)
-    alpha = _concentration(own["partition"])
-    rules = own[["aggregation", "client_update.name", "proximal", "fedavg_rounds"]].itertuples(index=False, name=None)
+    pretraining = _pretraining(results)
+    alpha = _concentration(pretraining["partition"])
+    rules = pretraining[["aggregation", "client_update.name", "proximal", "fedavg_rounds"]].itertuples(
+        index=False, name=None
+    )
     return pd.DataFrame(
         {
             "method": [method_name(*rule) for rule in rules],
-            "ssl_method": own["objective.name"].replace(_SSL_NAMES),
-            "dataset": own["dataset"],
-            "eval_dataset": results["dataset"].fillna(own["dataset"]),
-            "partition": own["partition"].mask(alpha.notna(), own["partition"].str.split(":").str[:2].str.join(":")),
+            "ssl_method": pretraining["objective.name"].replace(_SSL_NAMES),
+            "dataset": pretraining["dataset"],
+            "eval_dataset": results["dataset"].fillna(pretraining["dataset"]),
+            "partition": pretraining["partition"].mask(
+                alpha.notna(), pretraining["partition"].str.split(":").str[:2].str.join(":")
+            ),
             "alpha": alpha,
-            **{name: own[name] for name in ("local_epochs", "rounds", "clients")},
+            **{name: pretraining[name] for name in ("local_epochs", "rounds", "clients")},
             "label_fraction": results["label_fraction"],
-            "seed": own["seed"],
+            "seed": pretraining["seed"],
             "protocol": "linear probe, " + results["features"],
             "accuracy": results["linear_probe_accuracy"],
             "untrained": _column(results, "untrained_linear_probe_accuracy"),
@@ -91,11 +95,11 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
         layers_per_stage, add_on, clients, participating, dropout_probability, image_size, batch_size, partition, beta,
         rounds, seed, official_data and key. What does not apply is missing.
     """
-    own = _pretraining(results)
+    pretraining = _pretraining(results)
     missing = pd.Series(pd.NA, index=results.index)
     tuned = results.get("fine_tune_accuracy", missing).notna()
     scratch = results.get("scratch", missing).fillna(False).astype(bool)
-    eval_dataset = results["dataset"].fillna(own["dataset"])
+    eval_dataset = results["dataset"].fillna(pretraining["dataset"])
     per_class = eval_dataset.str.contains(PER_CLASS)
 
     def measured(prefix: str) -> pd.Series:
@@ -103,13 +107,13 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
         return probed.where(~tuned, whole.where(~per_class, by_class)).astype(float)
 
     chance = _column(results, "chance")
-    staged = own["scheme"] != KINDS[0]
-    layers = own["architecture"].map(VITS).fillna(RESNET_LAYERS)
+    staged = pretraining["scheme"] != KINDS[0]
+    layers = pretraining["architecture"].map(VITS).fillna(RESNET_LAYERS)
     plain = pd.DataFrame(
         {
-            "method": own.apply(_layerwise_method, axis=1).where(~scratch, "Scratch"),
-            "ssl_method": own["objective.name"].map(_LAYERWISE_SSL).where(~scratch, "none"),
-            "dataset": own["dataset"].where(~scratch),
+            "method": pretraining.apply(_layerwise_method, axis=1).where(~scratch, "Scratch"),
+            "ssl_method": pretraining["objective.name"].map(_LAYERWISE_SSL).where(~scratch, "none"),
+            "dataset": pretraining["dataset"].where(~scratch),
             "eval_dataset": eval_dataset,
             "protocol": tuned.map({True: "fine-tuning", False: "linear probe"}),
             "label_fraction": results["label_fraction"],
@@ -117,18 +121,18 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
             "untrained": measured("untrained_").mask(scratch, chance),
             "chance": chance,
             **{name: results.get(f"fine_tune_batch_{name}", missing) for name in ("precision", "recall", "f1")},
-            "architecture": own["architecture"],
-            "layers_per_stage": (layers / own["stages"].fillna(layers)).where(staged),
-            "add_on": own.apply(_add_on, axis=1),
-            "clients": own["clients"],
-            "participating": own["clients_per_round"],
-            "dropout_probability": own["client_dropout"].where(own["client_dropout"] > 0),
-            "image_size": pd.to_numeric(own["image_size"]),
-            "batch_size": own["batch"],
-            "partition": own["partition"],
-            "beta": _concentration(own["partition"]),
-            "rounds": own["rounds"],
-            "seed": own["seed"],
+            "architecture": pretraining["architecture"],
+            "layers_per_stage": (layers / pretraining["stages"].fillna(layers)).where(staged),
+            "add_on": pretraining.apply(_add_on, axis=1),
+            "clients": pretraining["clients"],
+            "participating": pretraining["clients_per_round"],
+            "dropout_probability": pretraining["client_dropout"].where(pretraining["client_dropout"] > 0),
+            "image_size": pd.to_numeric(pretraining["image_size"]),
+            "batch_size": pretraining["batch"],
+            "partition": pretraining["partition"],
+            "beta": _concentration(pretraining["partition"]),
+            "rounds": pretraining["rounds"],
+            "seed": pretraining["seed"],
             "official_data": results["official_data"],
             "key": results["key"],
         }

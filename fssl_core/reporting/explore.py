@@ -38,10 +38,10 @@ def recorded_profiles(artifact: str) -> list[str]:
     Raises:
         FsslError: there are none, as outside of a clone of the project.
     """
-    found = [name for name in reversed(PROFILES) if (records_root() / f"{artifact}.{name}.csv").exists()]
-    if not found:
+    profiles = [name for name in reversed(PROFILES) if (records_root() / f"{artifact}.{name}.csv").exists()]
+    if not profiles:
         raise FsslError(f"No record of {artifact} is in {records_root()}: open this in a clone of the project.")
-    return found
+    return profiles
 
 
 @cache

@@ -97,10 +97,10 @@ def claims_list(verdicts: Sequence[Verdict]) -> str:
     """A line that counts the verdicts on all claims, and a closed section with every claim for each paper."""
     papers = []
     for key, paper in PAPERS.items():
-        own = [verdict for verdict in verdicts if verdict.paper == key]
-        first = list(dict.fromkeys(verdict.artifact for verdict in own))
-        own.sort(key=lambda verdict: first.index(verdict.artifact))
-        papers.append({"title": paper.title, "counts": counts(own), "verdicts": own})
+        paper_verdicts = [verdict for verdict in verdicts if verdict.paper == key]
+        first = list(dict.fromkeys(verdict.artifact for verdict in paper_verdicts))
+        paper_verdicts.sort(key=lambda verdict: first.index(verdict.artifact))
+        papers.append({"title": paper.title, "counts": counts(paper_verdicts), "verdicts": paper_verdicts})
     return _rendered("claims.html", papers=papers, total=counts(verdicts))
 
 
@@ -127,7 +127,7 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     verdict = telling(verdicts)
     paper = verdict is not None and verdict.paper_consistent is not None
     numbers = Counter(verdict.ours for verdict in verdicts)
-    found = {word: numbers[word] for word in OURS if numbers[word]}
+    counted = {word: numbers[word] for word in OURS if numbers[word]}
     return {
         "link": notebook.path.relative_to(project_root()).as_posix(),
         "title": notebook.title,
@@ -137,8 +137,8 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "verdict": verdict,
         "printed": paper_in_words(verdict) if paper else "",
         "ours": (in_words(verdict) if verdict else "see the picture") if profile else "nothing recorded",
-        "found": found,
-        "counts": [f"{number} {word}" for word, number in found.items()],
+        "found": counted,
+        "counts": [f"{number} {word}" for word, number in counted.items()],
     }
 
 
@@ -148,8 +148,8 @@ def _draw(verdicts: Sequence[Verdict]) -> None:
 
     pictures = {"claims.png": plot_overview(verdicts)}
     for key, paper in PAPERS.items():
-        own = [verdict for verdict in verdicts if verdict.paper == key]
-        pictures[f"{key}/claims.png"] = plot_verdicts(own, paper.title)
+        paper_verdicts = [verdict for verdict in verdicts if verdict.paper == key]
+        pictures[f"{key}/claims.png"] = plot_verdicts(paper_verdicts, paper.title)
     for name, figure in pictures.items():
         with atomic_write(records_root() / name) as file:
             figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})

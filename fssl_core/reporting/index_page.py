@@ -81,14 +81,14 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Ver
     """One paper: what to know before, which notebooks to read first, and all of them in a section that opens."""
     chapter, paper = CHAPTERS[key], PAPERS[key]
     numbers = dict(zip(COURSE, itertools.count(1), strict=False))
-    own = [notebooks[id] for id in COURSE if id in notebooks and id.startswith(f"{key}/")]
+    listed = [notebooks[id] for id in COURSE if id in notebooks and id.startswith(f"{key}/")]
     rows = []
-    for notebook in own:
+    for notebook in listed:
         own_verdicts = [verdict for verdict in verdicts if verdict.artifact == notebook.id]
-        found = counts(own_verdicts) if own_verdicts else NOTHING
+        verdict_counts = counts(own_verdicts) if own_verdicts else NOTHING
         times = [_time(_seconds([notebook], profile)) for profile in TIMED]
         star = "★&nbsp;" if notebook.id in chapter.essential else ""
-        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, found])
+        rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, verdict_counts])
     venue = "" if paper.venue in paper.citation else f", {paper.venue}"
     first = [
         f"{number}. {_link(notebooks[id])} *{COURSE[id]}*"
@@ -106,7 +106,7 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Ver
             "",
             *first,
             "",
-            f"<details><summary>All {len(own)} notebooks, in the order of the course, with times and verdicts"
+            f"<details><summary>All {len(listed)} notebooks, in the order of the course, with times and verdicts"
             "</summary>",
             "",
             _table(["", "notebook", "question", *TIMED, "claims"], rows),

@@ -49,8 +49,8 @@ def navigation(id: str, notebooks: Mapping[str, Notebook]) -> tuple[str, str]:
     order = [other for other in questions if other in notebooks]
     if id not in order:
         raise SettingError("id", id, "a notebook with a question in fssl_core/reporting/course.py")
-    place = order.index(id)
-    before, after = order[:place][-1:], order[place + 1 :][:1]
+    index = order.index(id)
+    before, after = order[:index][-1:], order[index + 1 :][:1]
     links = [_link(f"← {_name(other, id)}", notebooks[other], notebooks[id]) for other in before]
     links += ["[index](../index.ipynb)"]
     links += [_link(f"{_name(other, id)} →", notebooks[other], notebooks[id]) for other in after]

@@ -101,8 +101,8 @@ def beside_cells(
     absent = missing is None or missing.empty
     reasons = {} if absent else as_printed(missing).groupby(on)["reason"].first().to_dict()
     keys = [key for key in ours if key not in printed.index] + list(printed.index)
-    stated = (printed["value"] / 100).to_dict()
-    quantities = [Quantity("", ours.get(key), stated.get(key), "%", protocol, 2) for key in keys]
+    printed_values = (printed["value"] / 100).to_dict()
+    quantities = [Quantity("", ours.get(key), printed_values.get(key), "%", protocol, 2) for key in keys]
     table = beside_paper(quantities, profile=profile).drop(columns=["quantity", *({"protocol"} & {*on})])
     quoted = printed["cited_from"].notna().to_dict() if "cited_from" in printed else {}
     table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]

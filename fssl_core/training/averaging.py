@@ -86,10 +86,10 @@ _NAMES = {
 
 def method_name(aggregation: str, client_update: str, proximal: float = 0.0, fedavg_rounds: int = 0) -> str:
     """What a federated method is called in the papers' tables, a key of ``METHODS``; else the rules themselves."""
-    known = _NAMES.get((aggregation, client_update, proximal > 0, fedavg_rounds > 0))
-    known = known or _NAMES.get((aggregation, client_update, proximal > 0, False))
+    name = _NAMES.get((aggregation, client_update, proximal > 0, fedavg_rounds > 0))
+    name = name or _NAMES.get((aggregation, client_update, proximal > 0, False))
     others = (client_update if client_update != "replace" else "", "proximal" if proximal else "")
-    return known or " ".join(filter(None, (aggregation, *others)))
+    return name or " ".join(filter(None, (aggregation, *others)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +135,13 @@ class AveragingSettings(RoundSettings):
 
     def check(self) -> None:
         super().check()
-        for name, kind, known in (
+        for name, kind, kinds in (
             ("objective", Objective, OBJECTIVES),
             ("client_update", ClientUpdate, CLIENT_UPDATES),
         ):
             if not isinstance(getattr(self, name), kind):
-                made = ", ".join(f"{known_kind.__name__}()" for known_kind in known.values())
-                raise SettingError(name, getattr(self, name), f"one of {made}")
+                choices = ", ".join(f"{option.__name__}()" for option in kinds.values())
+                raise SettingError(name, getattr(self, name), f"one of {choices}")
         check_choice("aggregation", self.aggregation, (*RULES, *ROBUST_RULES, *COORDINATE_RULES))
         check_choice("layers", self.layers, LAYERS)
         check_choice("target_at_start", self.target_at_start, TARGETS)
@@ -223,11 +223,11 @@ class AveragingSettings(RoundSettings):
 
     def accuracies(self, model: SelfSupervisedModel, data: Dataset) -> dict[str, float]:
         """In addition, of a supervised objective, ``test_accuracy`` of its own classifier."""
-        found = super().accuracies(model, data)
+        results = super().accuracies(model, data)
         if self.supervised:
             with self.autocast(data.train.images.device):
-                found["test_accuracy"] = classifier_accuracy(model, data)
-        return found
+                results["test_accuracy"] = classifier_accuracy(model, data)
+        return results
 
 
 class AveragingTrainer(RoundTrainer):
@@ -292,7 +292,7 @@ class AveragingTrainer(RoundTrainer):
         self.trained = ClientMatrix(model, min(s.sampled, ALL_MODELS))
         self.summed: RunningSum | None = None
         self.layers = Layers(self.shared, s.layers)
-        self.own = self.waiting(model) if s.client_update.keeps else None  # clients' last models
+        self.client_models = self.waiting(model) if s.client_update.keeps else None  # clients' last models
         self.began = ClientMatrix(model, 1) if s.client_update.follows_training else None  # the client's local training
         self.velocities = self.waiting(model) if s.keep_velocity else None
         target = s.objective.build_target(model)
@@ -322,10 +322,10 @@ class AveragingTrainer(RoundTrainer):
         self._make_room(len(self._measured(len(sampled))))
         if not self.rows:
             self.summed = RunningSum(self.shared) if self.sums(len(sampled)) else None
-        place = len(self.rows)
+        position = len(self.rows)
         if s.objective.begins and self.progress[0] == 0:
             self.begin_objective(sampled)
-        self.rows.append(self.train_client(place, int(sampled[place])))
+        self.rows.append(self.train_client(position, int(sampled[position])))
         if len(self.rows) == len(sampled):
             self.close_round(sampled)
 
@@ -378,8 +378,8 @@ class AveragingTrainer(RoundTrainer):
         if self.trained.clients != clients:
             self.trained = ClientMatrix(self.shared.row_module(0), clients)
 
-    def train_client(self, place: int, client: int) -> dict[str, float]:
-        """Local training from the global model; the result goes to row ``place`` of :attr:`trained`.
+    def train_client(self, position: int, client: int) -> dict[str, float]:
+        """Local training from the global model; the result goes to row ``position`` of :attr:`trained`.
 
         Returns:
             the means over its steps of the loss and the objective's figures, and over its last pass of the loss.
@@ -396,7 +396,7 @@ class AveragingTrainer(RoundTrainer):
                 losses.append(loss)
                 figures.append(logged)
         self.check_finite(losses, f"client {client} in round {self.finished + 1}", f"learning_rate={s.learning_rate}")
-        self._finish(place, client)
+        self._finish(position, client)
         means = {name: _mean([row[name].item() for row in figures if name in row]) for name in figures[-1]}
         last = losses[-len(batches) :]
         return {"loss": _mean_of(losses), **means, "last_epoch_loss": _mean_of(last)}
@@ -448,8 +448,8 @@ class AveragingTrainer(RoundTrainer):
             losses: of each in its last local epoch.
         """
         s = self.settings
-        places = slice(None) if self.summed is None else list(self._measured(len(sampled)))
-        images, losses = self.images[sampled[places]], losses[places]
+        rows = slice(None) if self.summed is None else list(self._measured(len(sampled)))
+        images, losses = self.images[sampled[rows]], losses[rows]
         this = Round(self.shared, self.trained, images, losses, self.layers, s.assumed_faulty)
         # Everything that reads the previous global model comes before it is overwritten.
         _ = this.cosines, this.model_cosines
@@ -478,13 +478,13 @@ class AveragingTrainer(RoundTrainer):
 
     def _start(self, client: int) -> None:
         """The client takes over the global model, and goes on with what it has of its own."""
-        memory, me = self.memory[client], torch.tensor([client])
+        memory, number = self.memory[client], torch.tensor([client])
         newcomer = memory["rounds"] == 0
         for block in self.downloads(client):
-            self.ledger.send(block, "parameters", "down", me)
+            self.ledger.send(block, "parameters", "down", number)
         self.load(client)
-        if self.own is not None and not newcomer:
-            self._keep_own(client, self._withheld(client))
+        if self.client_models is not None and not newcomer:
+            self._keep_client_model(client, self._withheld(client))
         if self.began is not None:
             self.began.take(self.worker, [0])
         if self.target is not None:
@@ -523,16 +523,16 @@ class AveragingTrainer(RoundTrainer):
                 yield block
 
     @torch.no_grad()
-    def _keep_own(self, client: int, withheld: Tensor | None) -> None:
-        """``(1 - kept) * global + kept * own``, layer by layer."""
-        own = self.velocity  # free until the client's own velocity is needed
-        own.take(self.own, [client])
-        kept = self.settings.client_update.kept(own, self.shared, self.layers, self.memory[client]["update"])
+    def _keep_client_model(self, client: int, withheld: Tensor | None) -> None:
+        """``(1 - kept) * global + kept * client's last``, layer by layer."""
+        client_model = self.velocity  # free until the client's own velocity is needed
+        client_model.take(self.client_models, [client])
+        kept = self.settings.client_update.kept(client_model, self.shared, self.layers, self.memory[client]["update"])
         if withheld is not None:
             kept = torch.where(withheld.cpu(), 1.0, kept)
         for layer, (name, block) in zip(self.layers.of, self.worker.blocks.items(), strict=True):
             if kept[layer] > 0:
-                block.lerp_(own.blocks[name], kept[layer].item())
+                block.lerp_(client_model.blocks[name], kept[layer].item())
 
     def _receive(self, client: int, newcomer: bool) -> None:
         """The client gets what clients exchange beside the model."""
@@ -552,15 +552,15 @@ class AveragingTrainer(RoundTrainer):
         s = self.settings
         if not s.objective.shares:
             return
-        seen = self.batches(client, (self.finished + 1) * s.passes - 1)
+        batches = self.batches(client, (self.finished + 1) * s.passes - 1)
         with s.autocast(self.device):
-            inputs = (self.features(self.views(*batch)) for batch in seen)
-            made = self.learner.contribution(inputs, generator(s.seed, "contribution", self.finished, client))
-        self.contributions[client] = self._exchange(made, "up", client)
+            inputs = (self.features(self.views(*batch)) for batch in batches)
+            contribution = self.learner.contribution(inputs, generator(s.seed, "contribution", self.finished, client))
+        self.contributions[client] = self._exchange(contribution, "up", client)
 
     def _exchange(self, values: dict[str, Tensor], direction: str, client: int) -> dict[str, Tensor]:
-        me = torch.tensor([client])
-        return {name: self.ledger.send(value[None], "features", direction, me)[0] for name, value in values.items()}
+        number = torch.tensor([client])
+        return {name: self.ledger.send(value[None], "features", direction, number)[0] for name, value in values.items()}
 
     def _pool(self) -> None:
         """The server makes of what clients sent what those of the next round receive."""
@@ -570,13 +570,17 @@ class AveragingTrainer(RoundTrainer):
             self.pooled = s.objective.pool(ordered, self.pooled, generator(s.seed, "pool", self.finished + 1))
             self.contributions = {}
 
-    def _finish(self, place: int, client: int) -> None:
+    def _finish(self, position: int, client: int) -> None:
         """The client remembers what it keeps, and sends its model and what else it exchanges."""
         s = self.settings
         self._contribute(client)
-        for matrix, own in ((self.worker, self.own), (self.target, self.targets), (self.velocity, self.velocities)):
-            if own is not None:
-                matrix.put(own, [client])
+        for matrix, stored in (
+            (self.worker, self.client_models),
+            (self.target, self.targets),
+            (self.velocity, self.velocities),
+        ):
+            if stored is not None:
+                matrix.put(stored, [client])
         memory = self.memory[client]
         if self.began is not None:
             s.client_update.trained(self.began, self.worker, memory["update"])
@@ -589,17 +593,17 @@ class AveragingTrainer(RoundTrainer):
             falsify(self.worker, self.shared, s.fault, s.fault_scale, draw, into=self.outgoing)
         for block in self.uploads(client):
             self.ledger.send(block, "parameters", "up", torch.tensor([client]))
-        self._collect(place)
+        self._collect(position)
 
-    def _collect(self, place: int) -> None:
+    def _collect(self, position: int) -> None:
         """The server gets the model of the client that has trained."""
         kept = range(self.trained.clients)
         if self.summed is not None:
             sampled = self.settings.taking_part(self.finished)
-            self.summed.add(self.outgoing, SHARES[self.rule](self.images[sampled])[place].item())
+            self.summed.add(self.outgoing, SHARES[self.rule](self.images[sampled])[position].item())
             kept = self._measured(len(sampled))
-        if place in kept:
-            self.outgoing.put(self.trained, [kept.index(place)])
+        if position in kept:
+            self.outgoing.put(self.trained, [kept.index(position)])
 
     # ---------------------------------------------------------------- evaluation
 
@@ -649,7 +653,9 @@ class AveragingTrainer(RoundTrainer):
     @property
     def kept(self) -> list[ClientMatrix | Rows]:
         """The models that stay from one round to the next."""
-        return [matrix for matrix in (self.shared, self.own, self.targets, self.velocities) if matrix is not None]
+        return [
+            matrix for matrix in (self.shared, self.client_models, self.targets, self.velocities) if matrix is not None
+        ]
 
     @property
     def _kept_rows(self) -> int:
@@ -657,7 +663,7 @@ class AveragingTrainer(RoundTrainer):
         if not self.rows:
             return 0
         kept = self._measured(len(self.settings.taking_part(self.finished)))
-        return sum(place in kept for place in range(len(self.rows)))
+        return sum(position in kept for position in range(len(self.rows)))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next client depends on."""
@@ -681,8 +687,8 @@ class AveragingTrainer(RoundTrainer):
             matrix.load_all_rows(rows)
         if state["trained"]:
             self._make_room(len(self._measured(len(self.settings.taking_part(self.finished)))))
-            for place, row in enumerate(state["trained"]):
-                self.trained.load_row(place, row)
+            for position, row in enumerate(state["trained"]):
+                self.trained.load_row(position, row)
         if state["summed"] is not None:
             self.summed = RunningSum(self.shared)
             self.summed.total.copy_(state["summed"])

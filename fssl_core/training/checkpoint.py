@@ -184,12 +184,12 @@ def full_disk_explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in REMEDIES:
             raise
-        place = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path(folder)
-        if not (place.is_relative_to(folder) or Path(folder).is_relative_to(place)):
+        path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else Path(folder)
+        if not (path.is_relative_to(folder) or Path(folder).is_relative_to(path)):
             raise
         what, remedy = REMEDIES[error.errno]
         raise FsslError(
-            f"{what} {place}. What was stored there before is untouched: {remedy}, or set FSSL_RUNS to another folder, "
+            f"{what} {path}. What was stored there before is untouched: {remedy}, or set FSSL_RUNS to another folder, "
             "and run again."
         ) from error
 
@@ -220,30 +220,32 @@ def _write(file: IO[bytes], state: dict[str, Any]) -> None:
 
 
 def _without_large(
-    value: Any, name: str, found: dict[str, dict[str, Any]], parts: Parts, check: Callable[[], None], settled=False
+    value: Any, name: str, records: dict[str, dict[str, Any]], parts: Parts, check: Callable[[], None], settled=False
 ) -> Any:
     """A copy of nested values in which an empty tensor stands for each large one, which is put among the parts.
 
     Args:
         value: the values.
         name: their place in the state.
-        found: gets the parts' records by place.
+        records: gets the parts' records by name.
         parts, check: as those of :meth:`Checkpoint.save`.
         settled: the tensors are never changed in place.
     """
     settled = settled or isinstance(value, Settled)
     if isinstance(value, Mapping):
         return {
-            key: _without_large(entry, f"{name}[{key!r}]", found, parts, check, settled) for key, entry in value.items()
+            key: _without_large(entry, f"{name}[{key!r}]", records, parts, check, settled)
+            for key, entry in value.items()
         }
     if isinstance(value, list | tuple):
         entries = [
-            _without_large(entry, f"{name}[{index}]", found, parts, check, settled) for index, entry in enumerate(value)
+            _without_large(entry, f"{name}[{index}]", records, parts, check, settled)
+            for index, entry in enumerate(value)
         ]
         return tuple(entries) if isinstance(value, tuple) else entries
     if isinstance(value, torch.Tensor) and value.nbytes >= LARGE:
         check()
-        found[name] = parts.put(value, settled=settled, check=check)
+        records[name] = parts.put(value, settled=settled, check=check)
         return value.new_empty(0, device="cpu")
     # A view is stored with all that it is a view of.
     return (

@@ -134,20 +134,20 @@ class FeatArcTrainer(AveragingTrainer):
         s = self.settings
         if not s.alignment:
             return super().loss(inputs, *labels)
-        seen: list[tuple[Tensor, Tensor]] = []  # images and their features, as the objective runs the encoder
+        encoded: list[tuple[Tensor, Tensor]] = []  # images and their features, as the objective runs the encoder
         encoder = self.learner.online.encoder
-        with encoder.register_forward_hook(lambda _, images, features: seen.append((images[0], features))):
+        with encoder.register_forward_hook(lambda _, images, features: encoded.append((images[0], features))):
             loss, figures = super().loss(inputs, *labels)
         distances = []
-        for images, features in seen:
+        for images, features in encoded:
             with torch.no_grad():
                 global_features = self._global_encoder(images)
             distances.append(feature_distance(features, global_features))
         alignment = torch.stack(distances).mean()
         return loss + s.alignment * alignment, figures | {"feature_distance": alignment.detach()}
 
-    def _finish(self, place: int, client: int) -> None:
-        super()._finish(place, client)
+    def _finish(self, position: int, client: int) -> None:
+        super()._finish(position, client)
         s = self.settings
         if self.group_models is not None and self.finished + 1 >= s.group_from:
             summary = self.summarise(client)
@@ -180,14 +180,14 @@ class FeatArcTrainer(AveragingTrainer):
     def regroup(self) -> bool:
         """Divide the clients of which there is a summary; False as long as there are too few of them."""
         s = self.settings
-        known = [client for client in range(s.clients) if "summary" in self.memory[client]]
-        if len(known) < s.groups:
+        summarised = [client for client in range(s.clients) if "summary" in self.memory[client]]
+        if len(summarised) < s.groups:
             return False
-        before = torch.tensor([self.memory[client].get("group", -1) for client in known])
+        before = torch.tensor([self.memory[client].get("group", -1) for client in summarised])
         if (before < 0).all():  # a group of which nobody takes part yet begins with the global model
             self.group_models.load_state_dict(self.shared.state_dict(0))
-        summaries = torch.stack([self.memory[client]["summary"] for client in known]).double()
-        for client, group in zip(known, k_means(summaries, s.groups, before).tolist(), strict=True):
+        summaries = torch.stack([self.memory[client]["summary"] for client in summarised]).double()
+        for client, group in zip(summarised, k_means(summaries, s.groups, before).tolist(), strict=True):
             self.memory[client]["group"] = group
         return True
 

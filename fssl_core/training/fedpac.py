@@ -138,14 +138,14 @@ class FedPacTrainer(AveragingTrainer):
         if self.classifiers is not None and self.memory[client]["rounds"]:
             for name in self.classifiers.parameter_names:
                 self.worker.blocks[f"projector.{name}"].copy_(self.classifiers.select(name, [client]))
-        told = self.statistics(client, 0) if s.alignment or self.classifiers is not None else {}
+        summary = self.statistics(client, 0) if s.alignment or self.classifiers is not None else {}
         if self.classifiers is not None:
-            self.memory[client]["summary"] = {name: told[name] for name in ("shares", "variance")}
+            self.memory[client]["summary"] = {name: summary[name] for name in ("shares", "variance")}
         self._wanted = None  # centroids for the client that is training, [C, D]
         if self.centroids is not None:
             self._exchange({"centroids": self.centroids}, "down", client)
             lacks = self.centroids.isnan().any(1, keepdim=True)
-            self._wanted = torch.where(lacks, told["centroids"], self.centroids).to(self.device)
+            self._wanted = torch.where(lacks, summary["centroids"], self.centroids).to(self.device)
 
     @torch.no_grad()
     def statistics(self, client: int, when: int) -> dict[str, Tensor]:
@@ -162,8 +162,8 @@ class FedPacTrainer(AveragingTrainer):
         with s.autocast(self.device):
             batches = self.data.train.images[part].tensor_split(-(-len(part) // s.batch))
             features = torch.cat([encoder(self.data.normalise(images, s.dtype)) for images in batches])
-        found = feature_statistics(features, self.data.train.labels[part], s.objective.classes)
-        return {name: value.to("cpu", s.dtype) for name, value in found.items()}
+        values = feature_statistics(features, self.data.train.labels[part], s.objective.classes)
+        return {name: value.to("cpu", s.dtype) for name, value in values.items()}
 
     def begin_pass(self, number: int) -> None:
         s, online = self.settings, self.learner.online
@@ -186,14 +186,14 @@ class FedPacTrainer(AveragingTrainer):
         distance = centroid_distance(features, self._wanted[labels[0]])
         return loss + s.alignment * distance, figures | {"centroid_distance": distance.detach()}
 
-    def _finish(self, place: int, client: int) -> None:
-        super()._finish(place, client)
-        told = self.memory[client].pop("summary", {})
+    def _finish(self, position: int, client: int) -> None:
+        super()._finish(position, client)
+        summary = self.memory[client].pop("summary", {})
         if self.settings.alignment:
             after = self.statistics(client, 1)
-            told |= {name: after[name] for name in ("counts", "centroids")}
-        if told:
-            self.memory[client]["summary"] = self._exchange(told, "up", client)
+            summary |= {name: after[name] for name in ("counts", "centroids")}
+        if summary:
+            self.memory[client]["summary"] = self._exchange(summary, "up", client)
 
     # ---------------------------------------------------------------- the server
 
@@ -201,28 +201,28 @@ class FedPacTrainer(AveragingTrainer):
     def aggregate(self, sampled: Tensor, losses: Tensor) -> Round:
         this = super().aggregate(sampled, losses)
         if self.settings.alignment:
-            counts, centroids = (self._told(name, sampled) for name in ("counts", "centroids"))
+            counts, centroids = (self._summaries(name, sampled) for name in ("counts", "centroids"))
             mean = (counts[:, :, None] * centroids).sum(0) / counts.sum(0)[:, None]  # NaN where nobody has the class
             mean = mean.to(self.settings.dtype)
             self.centroids = mean if self.centroids is None else torch.where(mean.isnan(), self.centroids, mean)
         if self.classifiers is not None:
-            own = ClientMatrix(self.shared.row_module(0).projector, 1)
-            table = combination_weights(self._told("variance", sampled), self._told("shares", sampled))
+            classifier = ClientMatrix(self.shared.row_module(0).projector, 1)
+            table = combination_weights(self._summaries("variance", sampled), self._summaries("shares", sampled))
             for client, weights in zip(sampled.tolist(), table, strict=True):
-                for name, block in own.blocks.items():
+                for name, block in classifier.blocks.items():
                     received = this.received.blocks[f"projector.{name}"].flatten(1)
                     block.view(-1).copy_(torch.mv(received.T, weights.to(received)))
-                own.put(self.classifiers, [client])
+                classifier.put(self.classifiers, [client])
         return this
 
-    def _told(self, name: str, clients: Tensor) -> Tensor:
+    def _summaries(self, name: str, clients: Tensor) -> Tensor:
         """What clients have measured, float64 with a row for each."""
         return torch.stack([self.memory[client]["summary"][name] for client in clients.tolist()]).double()
 
     def record(self, row: dict[str, float]) -> None:
         """In addition ``client_accuracy``, where the round is evaluated."""
-        own = {"client_accuracy": self.client_accuracy()} if self.looks(self.finished + 1) else {}
-        super().record({**row, **own})
+        extra = {"client_accuracy": self.client_accuracy()} if self.looks(self.finished + 1) else {}
+        super().record({**row, **extra})
 
     @torch.no_grad()
     def client_accuracy(self) -> float:
@@ -231,14 +231,14 @@ class FedPacTrainer(AveragingTrainer):
         with s.autocast(self.device):
             features = extract(model.encoder, test.images, self.data.normalise).to(s.dtype)
         member = F.one_hot(test.labels, s.objective.classes).double()  # [N, C]
-        found = []
+        accuracies = []
         for client, part in enumerate(self.parts):
             personal = self.classifiers is not None and self.memory[client]["rounds"]
             classifier: nn.Module = self.classifiers.row_module(client) if personal else model.projector
-            right = (classifier(features).argmax(1) == test.labels).double() @ member  # of each class
+            correct = (classifier(features).argmax(1) == test.labels).double() @ member  # of each class
             held = self.data.train.labels[part.to(self.device)].bincount(minlength=s.objective.classes).double()
-            found.append((held / held.sum() * right / member.sum(0).clamp(min=1)).sum())
-        return torch.stack(found).mean().item()
+            accuracies.append((held / held.sum() * correct / member.sum(0).clamp(min=1)).sum())
+        return torch.stack(accuracies).mean().item()
 
     # ---------------------------------------------------------------- interruption
 

@@ -102,9 +102,9 @@ class HeteroFLTrainer(PartialTrainer):
 
     # ---------------------------------------------------------------- a client
 
-    def train_client(self, place: int, client: int) -> dict[str, float]:
+    def train_client(self, position: int, client: int) -> dict[str, float]:
         self.worker, self.velocity, self.optimizer, self.learner = self.tools[self.settings.share_of(client)]
-        return super().train_client(place, client)
+        return super().train_client(position, client)
 
     def load(self, client: int) -> None:
         super().load(client)
@@ -122,8 +122,8 @@ class HeteroFLTrainer(PartialTrainer):
         if not name.startswith(CLASSIFIER) or present.all():
             return super().average(this, name, where, holders)
         for row in range(self.settings.objective.classes):
-            having = [place for place, has in zip(holders, present[:, row].tolist(), strict=True) if has]
-            super().average(this, name, (row, *where[1:]), having)
+            with_class = [position for position, has in zip(holders, present[:, row].tolist(), strict=True) if has]
+            super().average(this, name, (row, *where[1:]), with_class)
         return None
 
     def combine(self, beta: Tensor, this: Round) -> None:

@@ -197,10 +197,10 @@ class LayerwiseTrainer(AveragingTrainer):
             self.optimizer.state.clear()
         if self.previous is not None:
             if memory.get("aligned") == self.stage.number:
-                mine = self.previous.row_module(client)
+                previous = self.previous.row_module(client)
             else:  # no model of its own in this stage yet
-                mine = self.shared.row_module(0)
-            self.references = [copy.deepcopy(model) for model in (self.shared.row_module(0), mine)]
+                previous = self.shared.row_module(0)
+            self.references = [copy.deepcopy(model) for model in (self.shared.row_module(0), previous)]
             for model in self.references:
                 model.encoder[0].left_out = self.left_out
 
@@ -222,11 +222,11 @@ class LayerwiseTrainer(AveragingTrainer):
         return loss + s.representation_alignment * alignment, figures | {"alignment": alignment.detach()}
 
     @torch.no_grad()
-    def _finish(self, place: int, client: int) -> None:
+    def _finish(self, position: int, client: int) -> None:
         for name, block in self.worker.blocks.items():
             if self._unit(name) in self.left_out:  # weight decay has moved it all the same
                 block.copy_(self.shared.blocks[name])
-        super()._finish(place, client)
+        super()._finish(position, client)
         self.memory[client]["left_out"] = sorted(self.left_out)
         if self.previous is not None:
             self.worker.put(self.previous, [client])

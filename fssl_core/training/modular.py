@@ -89,7 +89,7 @@ class AutoencoderSettings(AveragingSettings):
         """
         if not isinstance(data, Pixels):
             raise SettingError("data", data.name, "Pixels, which load_data gives: the loss compares values in [0, 1]")
-        like = {
+        options = {
             "width": self.width,
             "channels": data.channels,
             "image_size": data.image_size,
@@ -97,7 +97,7 @@ class AutoencoderSettings(AveragingSettings):
             "variance": self.variance,
             "generator": generator(self.seed, "initialise"),
         }
-        halves = [make(self.architecture, self.cut, self.norm, **like) for make in (client_module, decoder)]
+        halves = [make(self.architecture, self.cut, self.norm, **options) for make in (client_module, decoder)]
         return Autoencoder(*halves).to(data.train.images.device, self.dtype)
 
     def local_optimizer(self, worker: ClientMatrix, velocity: ClientMatrix) -> torch.optim.Optimizer:
@@ -190,8 +190,8 @@ class ModularSettings(TrainingSettings):
     def build_model(self, data: Dataset) -> SelfSupervisedModel:
         """The whole network with its first values: a client module, the rServer's layers, projection layers."""
         first, init = self.phase1, generator(self.seed, "initialise rServer")
-        like = {"norm": self.norm, "width": first.width, "image_size": data.image_size, "generator": init}
-        rest = remaining_backbone(first.architecture, first.cut, **like)
+        options = {"norm": self.norm, "width": first.width, "image_size": data.image_size, "generator": init}
+        rest = remaining_backbone(first.architecture, first.cut, **options)
         widths = self.projector or (rest.feature_dim, rest.feature_dim, EMBEDDING)
         projector = MLP(rest.feature_dim, widths, output_norm="affine", generator=init)
         device = data.train.images.device
@@ -251,10 +251,10 @@ class ModularTrainer(Trainer):
         losses, accuracies = [], []
         for number in range(self.finished * s.pairs_per_epoch, (self.finished + 1) * s.pairs_per_epoch):
             order = self.order(number)
-            for step, places in enumerate(order):
+            for step, positions in enumerate(order):
                 progress = (number + step / len(order)) / s.pairs_per_epoch  # in epochs
                 self.optimizer.param_groups[0]["lr"] = self.rate(progress)
-                loss, accuracy = self.step(self.representations.batch(places, number % s.pairs))
+                loss, accuracy = self.step(self.representations.batch(positions, number % s.pairs))
                 losses.append(loss)
                 accuracies.append(accuracy)
         self.check_finite(losses, f"epoch {self.finished + 1}", f"learning_rate={s.learning_rate}")
@@ -303,7 +303,7 @@ class ModularTrainer(Trainer):
         result = super().summary()
         del result["bytes_per_client_epoch"]  # they send once
         sent = sum(table.sum().item() for table in self.ledger.epochs)
-        return result | {"bytes_per_sending_client": sent / len(self.representations.places)}
+        return result | {"bytes_per_sending_client": sent / len(self.representations.positions)}
 
     # ---------------------------------------------------------------- interruption
 

@@ -49,17 +49,17 @@ class MoonSettings(AveragingSettings):
 
 
 class MoonTrainer(AveragingTrainer):
-    """Trains one federation; see :class:`AveragingTrainer`, whose matrix ``own`` holds the clients' last models."""
+    """Trains one federation; see :class:`AveragingTrainer`, whose ``client_models`` are the clients' last models."""
 
     def federate(self, model: SelfSupervisedModel) -> None:
         super().federate(model)
-        if self.own is None and self.settings.objective.contrast_weight:
-            self.own = self.waiting(model)
+        if self.client_models is None and self.settings.objective.contrast_weight:
+            self.client_models = self.waiting(model)
 
     def _start(self, client: int) -> None:
         super()._start(client)
-        if self.own is None:
+        if self.client_models is None:
             return
         shared = self.shared.row_module(0).eval()
         newcomer = self.memory[client]["rounds"] == 0
-        self.learner.references = shared, shared if newcomer else self.own.row_module(client).eval()
+        self.learner.references = shared, shared if newcomer else self.client_models.row_module(client).eval()

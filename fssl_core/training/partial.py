@@ -83,12 +83,12 @@ class PartialTrainer(AveragingTrainer):
             block.copy_(self.shared.blocks[name][_first(block.shape[1:])])
 
     @torch.no_grad()
-    def _collect(self, place: int) -> None:
+    def _collect(self, position: int) -> None:
         """What the client does not hold it has not changed."""
-        self.trained.load_row(place, self.shared.row(0))
-        for name, box in self.held(int(self.settings.taking_part(self.finished)[place])).items():
+        self.trained.load_row(position, self.shared.row(0))
+        for name, box in self.held(int(self.settings.taking_part(self.finished)[position])).items():
             where = _first(box)
-            self.trained.blocks[name][place : place + 1][where] = self.worker.blocks[name][where]
+            self.trained.blocks[name][position : position + 1][where] = self.worker.blocks[name][where]
 
     # ---------------------------------------------------------------- the server
 
@@ -96,9 +96,9 @@ class PartialTrainer(AveragingTrainer):
         """The weights ``beta`` are those of clients that all hold everything; here each part has its own."""
         parts = [self.held(client) for client in self.settings.taking_part(self.finished).tolist()]
         for name in this.received.blocks:
-            boxes = {place: held[name] for place, held in enumerate(parts) if name in held}
+            boxes = {position: held[name] for position, held in enumerate(parts) if name in held}
             for box in sorted(set(boxes.values()), reverse=True):  # nested: a smaller one overwrites
-                holders = [place for place, own in boxes.items() if own >= box]
+                holders = [position for position, client_box in boxes.items() if client_box >= box]
                 self.average(this, name, _first(box)[1:], holders)
 
     def average(self, this: Round, name: str, where: tuple[slice | int, ...], holders: list[int]) -> None:

@@ -51,9 +51,9 @@ class Parts:
             OSError: as :func:`atomic_write`.
         """
         record = {"dtype": str(tensor.dtype), "shape": list(tensor.shape)}
-        known = self._hashed.get(id(tensor))
-        if settled and known and known[0]() is tensor and (self.folder / known[1]).exists():
-            return record | {"sha256": known[1]}
+        stored = self._hashed.get(id(tensor))
+        if settled and stored and stored[0]() is tensor and (self.folder / stored[1]).exists():
+            return record | {"sha256": stored[1]}
         content = _bytes(tensor)
         pieces = [content[start : start + PIECE] for start in range(0, len(content), PIECE)]
         checksum = hashlib.sha256()
@@ -83,9 +83,9 @@ class Parts:
         try:
             with open(path, "rb", buffering=0) as file:
                 whole = path.stat().st_size == len(content)
-                view, place = memoryview(content.numpy()), 0
-                while whole and place < len(view):
-                    place += file.readinto(view[place : place + PIECE]) or len(view)
+                view, offset = memoryview(content.numpy()), 0
+                while whole and offset < len(view):
+                    offset += file.readinto(view[offset : offset + PIECE]) or len(view)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
         if not whole or hashlib.sha256(view).hexdigest() != record["sha256"]:

@@ -42,8 +42,8 @@ class Representations:
 
     Attributes:
         images: numbers of the images of all clients whose representations arrive, client by client, ``[N]``. A batch
-            is made of places in this row.
-        places: by client, which places are its own.
+            is made of positions in this row.
+        positions: by client, where its own images stand in ``images``.
         shape: of a representation, (c, h, w).
         held: all of them are kept in memory.
 
@@ -62,11 +62,11 @@ class Representations:
         received = settings.received.tolist()
         self.images = torch.cat([parts[client] for client in received]).to(data.train.images.device)
         runs = torch.arange(len(self.images)).split([len(parts[client]) for client in received])
-        self.places = dict(zip(received, runs, strict=True))
+        self.positions = dict(zip(received, runs, strict=True))
         self._latest = -1  # the pair whose draws and mixtures are at hand
-        some = self._sent(torch.tensor([0]), 0)
-        self.shape = tuple(some.shape[2:])
-        self.held = some.nbytes * settings.pairs * len(self.images) <= HELD_BYTES
+        batch = self._sent(torch.tensor([0]), 0)
+        self.shape = tuple(batch.shape[2:])
+        self.held = batch.nbytes * settings.pairs * len(self.images) <= HELD_BYTES
         self._kept: dict[int, Tensor] = {}
 
     def message(self, client: int, pair: int) -> Tensor:
@@ -75,43 +75,45 @@ class Representations:
         Where representations are not held, an empty tensor of that shape: there is nobody who keeps the message.
         """
         if self.held:
-            return self._all(pair)[self.places[client]]
+            return self._all(pair)[self.positions[client]]
         empty = torch.empty((), dtype=self.settings.dtype, device=self.images.device)
-        return empty.expand(len(self.places[client]), 2, *self.shape)
+        return empty.expand(len(self.positions[client]), 2, *self.shape)
 
-    def batch(self, places: Tensor, pair: int) -> Tensor:
-        """Representations at ``places``, int64 ``[B]`` on the CPU: ``[2, B, c, h, w]``, first views, second views."""
-        found = self._all(pair)[places.to(self.images.device)] if self.held else self._sent(places, pair)
-        return found.transpose(0, 1)
+    def batch(self, positions: Tensor, pair: int) -> Tensor:
+        """Representations at ``positions``, int64 ``[B]`` on the CPU: ``[2, B, c, h, w]``, first and second views."""
+        representations = (
+            self._all(pair)[positions.to(self.images.device)] if self.held else self._sent(positions, pair)
+        )
+        return representations.transpose(0, 1)
 
     def _all(self, pair: int) -> Tensor:
         if pair not in self._kept:
-            self._kept[pair] = torch.cat([self._sent(places, pair) for places in self.places.values()])
+            self._kept[pair] = torch.cat([self._sent(positions, pair) for positions in self.positions.values()])
         return self._kept[pair]
 
     @torch.no_grad()
-    def _sent(self, places: Tensor, pair: int) -> Tensor:
-        """Computed: representations at ``places``, or the mixtures sent in their place, ``[B, 2, c, h, w]``."""
+    def _sent(self, positions: Tensor, pair: int) -> Tensor:
+        """Computed: representations at ``positions``, or the mixtures sent in their place, ``[B, 2, c, h, w]``."""
         if self._latest != pair:
-            self._draws = torch.cat([self.draws(client, pair) for client in self.places])
+            self._draws = torch.cat([self.draws(client, pair) for client in self.positions])
             self._mixing = self._mixtures(pair) if self.settings.datamix > 1 else None
             self._latest = pair
         if self._mixing is None:
-            return self._represent(places, self._draws[places])
-        together, coefficients = (values[places] for values in self._mixing)  # [B, P]
+            return self._represent(positions, self._draws[positions])
+        together, coefficients = (values[positions] for values in self._mixing)  # [B, P]
         members = self._represent(together.flatten(), self._draws[together.flatten()]).unflatten(0, together.shape)
         return (members * coefficients.to(members)[:, :, None, None, None, None]).sum(1)
 
-    def _represent(self, places: Tensor, draws: Tensor) -> Tensor:
+    def _represent(self, positions: Tensor, draws: Tensor) -> Tensor:
         """The client module's maps of both views, ``[B, 2, c, h, w]``; draws are ``[B, 2, numbers]``."""
         done = []
-        for some, numbers in zip(places.split(self.client_batch), draws.split(self.client_batch), strict=True):
-            filled = torch.arange(self.client_batch).clamp(max=len(some) - 1)  # up to the last, which is repeated
-            pixels = self.data.train.images[self.images[some[filled].to(self.images.device)]]
+        for batch, numbers in zip(positions.split(self.client_batch), draws.split(self.client_batch), strict=True):
+            filled = torch.arange(self.client_batch).clamp(max=len(batch) - 1)  # up to the last, which is repeated
+            pixels = self.data.train.images[self.images[batch[filled].to(self.images.device)]]
             views = self.views(pixels, numbers[filled])
             with paired(self.module) if self.settings.twins else nullcontext():
                 maps = self.module(self.data.normalise(views, self.settings.dtype).flatten(0, 1))  # [2K, c, h, w]
-            done.append(maps.unflatten(0, (2, -1)).transpose(0, 1)[: len(some)])
+            done.append(maps.unflatten(0, (2, -1)).transpose(0, 1)[: len(batch)])
         return torch.cat(done)
 
     def views(self, pixels: Tensor, draws: Tensor) -> Tensor:
@@ -120,13 +122,13 @@ class Representations:
 
     def draws(self, client: int, pair: int) -> Tensor:
         """Augmentation draws of a client's images for one of their pairs of views, ``[images, 2, numbers]``."""
-        count = len(self.places[client])
+        count = len(self.positions[client])
         numbers = self.augment.draw(2 * count, generator(self.settings.seed, "representations", client, pair))
         return numbers.unflatten(0, (count, 2))
 
     def coefficients(self, client: int, pair: int) -> list[Tensor]:
         """DataMix's secret of each batch of a client, ``[n, n]``; batches are of neighbouring places."""
-        s, batches = self.settings, list(self.places[client].split(self.client_batch))
+        s, batches = self.settings, list(self.positions[client].split(self.client_batch))
         if len(batches) > 1 and len(batches[-1]) < s.datamix:
             batches[-2:] = [torch.cat(batches[-2:])]
         draw = generator(s.seed, "datamix", client, pair)
@@ -136,7 +138,7 @@ class Representations:
         """Of each place, the places that are mixed in it and their coefficients, both ``[N, P]``."""
         together, coefficients, start = [], [], 0
         most = 2 * self.settings.datamix - 1  # the last group of a batch has what is left over, too
-        for client in self.places:
+        for client in self.positions:
             for matrix in self.coefficients(client, pair):
                 values, members = matrix.topk(min(most, len(matrix)), dim=1)
                 missing = (0, most - values.shape[1])

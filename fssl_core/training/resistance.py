@@ -173,8 +173,8 @@ class ResistanceTrainer:
         for batch in order.split(s.batch):
             if len(batch) > 1:
                 images = self.source.normalise(train.images[batch])
-                own = [next(attacked) for _ in range(s.decoder_steps)]
-                rows.append(self.step(images, train.labels[batch], own))
+                attacker_batches = [next(attacked) for _ in range(s.decoder_steps)]
+                rows.append(self.step(images, train.labels[batch], attacker_batches))
         means = {name: torch.stack([row[name] for row in rows]).mean().item() for name in rows[0]}
         self.schedule.step()
         self.epoch += 1

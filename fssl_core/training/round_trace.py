@@ -53,8 +53,8 @@ def trace_round(trainer: AveragingTrainer) -> pd.DataFrame:
             trainer.advance()
     finally:
         sys.setprofile(before)
-    places = pd.Series(range(1, len(calls) + 1)).groupby(calls, sort=False)
-    steps = places.agg(calls="count", first_call="min", last_call="max").rename_axis("step").reset_index()
+    positions = pd.Series(range(1, len(calls) + 1)).groupby(calls, sort=False)
+    steps = positions.agg(calls="count", first_call="min", last_call="max").rename_axis("step").reset_index()
     steps.insert(1, "order", range(1, len(steps) + 1))
     return steps.assign(models_kept=models_kept(trainer))
 

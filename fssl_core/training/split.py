@@ -184,21 +184,21 @@ class SplitTrainer(Trainer):
         s = self.settings
         order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
-        looks = self.looks(self.finished + 1)
+        evaluates = self.looks(self.finished + 1)
         for step in range(self.steps_per_epoch):
             images = self.data.train.images[order[:, step]]  # [clients, batch, C, H, W]
             loss, accuracy = self.step(images, draws[:, step])
             losses.append(loss)
             accuracies.append(accuracy)
             last = step + 1 == self.steps_per_epoch
-            due = last or (step + 1) % s.sync_every == 0
-            if due:
+            synchronises = last or (step + 1) % s.sync_every == 0
+            if synchronises:
                 rates = f"learning_rate={s.learning_rate} or client_learning_rate={s.client_learning_rate}"
                 self.check_finite(losses, f"epoch {self.finished + 1}", rates)
-            measured = s.log_steps or (last and looks)
+            measured = s.log_steps or (last and evaluates)
             if measured:
-                self._measure(step, due)
-            if due:
+                self._measure(step, synchronises)
+            if synchronises:
                 self.synchronise()
                 if measured:
                     self._step_rows[-1]["misalignment"] = self.clients.misalignment()
@@ -276,9 +276,9 @@ class SplitTrainer(Trainer):
             "misalignment": gap,
         }
         if sync:
-            own, common = self._identifiability()
+            identifiability, common = self._identifiability()
             distances = divergence(self.clients.active_online)
-            row |= {"divergence": distances.sum(), "identifiability": own, "identifiability_common": common}
+            row |= {"divergence": distances.sum(), "identifiability": identifiability, "identifiability_common": common}
             if self.settings.log_steps:
                 names = list(self.clients.active_online.parameter_blocks)
                 self.divergence_log += [

@@ -102,8 +102,8 @@ class SplitClients:
             CPU, where the augmentation turns them into decisions.
         """
         s = self.settings
-        everyone = sample_clients(s.clients, s.sampled, s.seed, epoch)
-        self.sampled = everyone[torch.isin(everyone, self.members)]
+        sampled = sample_clients(s.clients, s.sampled, s.seed, epoch)
+        self.sampled = sampled[torch.isin(sampled, self.members)]
         self._rows = torch.searchsorted(self.members, self.sampled)
         for all_rows, active in self.matrices.values():
             if active is not all_rows:
@@ -203,9 +203,9 @@ class SplitClients:
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """All rows between two epochs; not copies."""
-        return {name: everyone.all_rows() for name, (everyone, _) in self.matrices.items()}
+        return {name: all_clients.all_rows() for name, (all_clients, _) in self.matrices.items()}
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         """Continue where :meth:`state_dict` was taken."""
-        for name, (everyone, _) in self.matrices.items():
-            everyone.load_all_rows(state[name])
+        for name, (all_clients, _) in self.matrices.items():
+            all_clients.load_all_rows(state[name])

@@ -208,18 +208,18 @@ class SplitLearningTrainer(RoundTrainer):
         received = [
             (
                 send(sent.detach()[None], "activations", "up", worker.client)[0],
-                send(own[None], "activations", "up", worker.client)[0],
+                send(client_labels[None], "activations", "up", worker.client)[0],
             )
-            for worker, sent, own in zip(workers, activations, labels, strict=True)
+            for worker, sent, client_labels in zip(workers, activations, labels, strict=True)
         ]
         gradients, figures = self.train_server(received)
         own_losses = []
-        for worker, sent, own, gradient in zip(workers, activations, labels, gradients, strict=True):
+        for worker, sent, client_labels, gradient in zip(workers, activations, labels, gradients, strict=True):
             if s.gradients == "server":
                 sent.backward(send(gradient[None], "gradients", "down", worker.client)[0])
             else:
                 with s.autocast(self.device):
-                    loss, _ = classify(worker.module.head(sent), own)
+                    loss, _ = classify(worker.module.head(sent), client_labels)
                 loss.backward()
                 own_losses.append(loss.detach())
             worker.update()
@@ -240,22 +240,22 @@ class SplitLearningTrainer(RoundTrainer):
             order = [list(range(len(received)))]
         else:
             draw = generator(s.seed, "turns", self.finished, self.updates)
-            order = [[turn] for turn in torch.randperm(len(received), generator=draw).tolist()]
+            order = [[index] for index in torch.randperm(len(received), generator=draw).tolist()]
         gradients: list[Tensor | None] = [None] * len(received)
-        losses, accuracies, sizes = [], [], [len(own) for _, own in received]
-        for turns in order:
-            batch = torch.cat([received[turn][0] for turn in turns]).requires_grad_(s.gradients == "server")
+        losses, accuracies, sizes = [], [], [len(client_labels) for _, client_labels in received]
+        for indices in order:
+            batch = torch.cat([received[index][0] for index in indices]).requires_grad_(s.gradients == "server")
             with s.autocast(self.device):
                 logits = self.server_model(batch)
-                loss, accuracy = classify(logits, torch.cat([received[turn][1] for turn in turns]))
+                loss, accuracy = classify(logits, torch.cat([received[index][1] for index in indices]))
             loss.backward()
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=False)
             self.updates += 1
             if batch.grad is not None:
-                parts = batch.grad.split([sizes[turn] for turn in turns])
-                for turn, part in zip(turns, parts, strict=True):
-                    gradients[turn] = part * (len(batch) / sizes[turn])  # the mean is over the images of all
+                parts = batch.grad.split([sizes[index] for index in indices])
+                for index, part in zip(indices, parts, strict=True):
+                    gradients[index] = part * (len(batch) / sizes[index])  # the mean is over the images of all
             losses.append(loss.detach())
             accuracies.append(accuracy)
         figures = {"loss": torch.stack(losses).mean(), "train_accuracy": torch.stack(accuracies).mean()}

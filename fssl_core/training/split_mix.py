@@ -62,9 +62,9 @@ class SplitMixSettings(PartialSettings):
 
     def bases_of(self, client: int, finished: int) -> list[int]:
         """The base networks that a client trains in the round after ``finished`` others, ascending."""
-        place = self.taking_part(finished).tolist().index(client)
-        passed, place = divmod(finished * self.sampled + place, self.bases)  # of the queue
-        first = int(torch.randperm(self.bases, generator=generator(self.seed, "bases", passed))[place])
+        position = self.taking_part(finished).tolist().index(client)
+        passed, position = divmod(finished * self.sampled + position, self.bases)  # of the queue
+        first = int(torch.randperm(self.bases, generator=generator(self.seed, "bases", passed))[position])
         drawn = torch.randperm(self.bases, generator=generator(self.seed, "more bases", finished, client)).tolist()
         drawn.remove(first)
         return sorted([first, *drawn[: round(self.share_of(client) * self.bases) - 1]])
@@ -91,7 +91,7 @@ class MeanOf(nn.ModuleList):
 
     def forward(self, features: Tensor) -> Tensor:
         pairs = zip(self, features.chunk(len(self), dim=1), strict=True)
-        return torch.stack([classifier(own) for classifier, own in pairs]).mean(0)
+        return torch.stack([classifier(client_features) for classifier, client_features in pairs]).mean(0)
 
 
 class SplitMixTrainer(PartialTrainer):
@@ -102,8 +102,8 @@ class SplitMixTrainer(PartialTrainer):
     """
 
     def held(self, client: int) -> dict[str, Box]:
-        own = self.settings.bases_of(client, self.finished)
-        starts = tuple(f"{part}.{base}." for part in ("encoder", "projector") for base in own)
+        bases = self.settings.bases_of(client, self.finished)
+        starts = tuple(f"{part}.{base}." for part in ("encoder", "projector") for base in bases)
         blocks = self.shared.blocks
         return {name: tuple(block.shape[1:]) for name, block in blocks.items() if name.startswith(starts)}
 
@@ -113,6 +113,6 @@ class SplitMixTrainer(PartialTrainer):
 
     def loss(self, inputs: Tensor, *labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         model = self.learner.online
-        found = [classify(model.projector[base](model.encoder[base](inputs[0])), *labels) for base in self._bases]
-        losses, accuracies = (torch.stack(values) for values in zip(*found, strict=True))
+        outcomes = [classify(model.projector[base](model.encoder[base](inputs[0])), *labels) for base in self._bases]
+        losses, accuracies = (torch.stack(values) for values in zip(*outcomes, strict=True))
         return losses.sum(), {"train_accuracy": accuracies.mean()}

@@ -87,7 +87,7 @@ class SplitServer:
         directions = [(activations, momentum_activations)]
         if s.symmetric and not s.both_views:
             directions.append((momentum_activations, activations.detach()))
-        losses, accuracies, made = [], [], []
+        losses, accuracies, new_keys = [], [], []
         for queried, keyed in directions:
             with s.autocast(activations.device):
                 queries = self.model(queried.flatten(0, 1))  # [clients * views * batch, D]
@@ -99,12 +99,12 @@ class SplitServer:
             loss, accuracy = info_nce(queries, keys, self.queue.keys, s.temperature)
             losses.append(loss)
             accuracies.append(accuracy)
-            made.append(keys)
+            new_keys.append(keys)
         loss, accuracy = torch.stack(losses).mean(), torch.stack(accuracies).mean()
         if s.swap_at == "server-sum":
             loss = len(losses) * loss
         loss.backward()
-        self.queue.push(torch.cat(made[::-1]))  # as in the code; what the queue drops depends on it
+        self.queue.push(torch.cat(new_keys[::-1]))  # as in the code; what the queue drops depends on it
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)
         self.steps += 1

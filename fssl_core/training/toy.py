@@ -138,9 +138,9 @@ def at_syncs(paths: pd.DataFrame, decay: float) -> pd.DataFrame:
         after = np.flatnonzero(path["synced"].to_numpy().reshape(values.shape[:2])[:, 0])
         before = after - 1
         distance = np.linalg.norm(online - momentum, axis=2).mean(1)  # [moments]
-        drift, own = (model[before] - model[before].mean(1, keepdims=True) for model in (online, momentum))
+        drift, momentum_drift = (model[before] - model[before].mean(1, keepdims=True) for model in (online, momentum))
         with np.errstate(invalid="ignore"):  # 0 / 0
-            followed = (drift * own).sum((1, 2)) / (drift**2).sum((1, 2))
+            followed = (drift * momentum_drift).sum((1, 2)) / (drift**2).sum((1, 2))
 
         ends = np.delete(np.arange(len(values)), before)  # of each step, after its synchronisation if there is one
         average = pd.DataFrame(online[ends].mean(1))  # [steps + 1, 2]; the momentum models of step t know t - 1

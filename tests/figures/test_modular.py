@@ -18,7 +18,7 @@ def drawn(figure):
 def test_what_is_pooled_is_coloured_and_the_watched_map_framed():
     reached = np.zeros((2, 4), dtype=bool)
     reached[0, [1, 3]] = True
-    group, twin = drawn(normalisation_sets({"GN: one": ~reached, "TN: two": reached}, place=(0, 1), **WORDS))
+    group, twin = drawn(normalisation_sets({"GN: one": ~reached, "TN: two": reached}, index=(0, 1), **WORDS))
     faces = [[to_hex(face) for face in row] for row in twin.images[0].get_array().tolist()]
     assert faces == np.where(reached, NORMS["TN"], APART).tolist()
     assert to_hex(group.images[0].get_array()[0, 0]) == NORMS["GN"]

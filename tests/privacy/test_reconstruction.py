@@ -98,8 +98,8 @@ def test_with_datamix_mixtures_are_attacked_and_measured_by_the_views_of_their_l
     sends = phase2(2).trainer(data, Run(phase2(2))).representations
     alone = phase2(1).trainer(data, Run(phase2(1))).representations
     mixtures = []
-    for client in sends.places:
-        start = int(sends.places[client][0])
+    for client in sends.positions:
+        start = int(sends.positions[client][0])
         for secret in sends.coefficients(client, 0):
             assert (secret.argmax(1) == torch.arange(len(secret))).all()
             places = torch.arange(start, start + len(secret))

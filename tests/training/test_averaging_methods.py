@@ -346,7 +346,9 @@ def test_the_order_of_clients_within_a_round_does_not_matter(method):
             trainer.train_client(place, place)
         trainer.aggregate(torch.arange(3), torch.zeros(3))
     assert_same_model(forward, backward)
-    assert all(torch.equal(block, backward.own.blocks[name]) for name, block in forward.own.blocks.items())
+    assert all(
+        torch.equal(block, backward.client_models.blocks[name]) for name, block in forward.client_models.blocks.items()
+    )
     assert forward.memory == backward.memory
 
 

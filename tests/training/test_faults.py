@@ -129,7 +129,7 @@ def test_what_crosses_is_the_falsified_model(monkeypatch):
 
 def test_a_faulty_client_keeps_what_it_has_learned():
     honest, attacked, one = honest_and_faulty(faulty(client_update=FedEMA(), keep_velocity=True, fault_scale=5.0))
-    for mine, others in ((attacked.own, honest.own), (attacked.velocities, honest.velocities)):
+    for mine, others in ((attacked.client_models, honest.client_models), (attacked.velocities, honest.velocities)):
         assert all(same(mine.state_dict(client), others.state_dict(client)) for client in range(5))
     assert attacked.memory[one] == honest.memory[one]
 

@@ -221,7 +221,7 @@ def test_alone_a_view_is_represented_as_a_test_image_is():
     ours = trainer(phase2(first, twins=False)).representations
     with_twin = trainer(phase2(first)).representations
     module = first.build_model(data).client_module.eval()
-    for client, places in ours.places.items():
+    for client, places in ours.positions.items():
         part = first.divide(data)[client]
         for view in (0, 1):
             images = ours.augment(data.train.images[part], ours.draws(client, 1)[:, view]).double()
@@ -234,8 +234,8 @@ def test_with_datamix_clients_send_mixtures_of_the_images_of_a_batch(together):
     """Clients have 10 to 14 images, batches 4: some last batches are too small and join the one before."""
     first = phase1(batch=4)
     plain, mixed = (trainer(phase2(first, datamix=number)).representations for number in (1, together))
-    assert {len(places) % 4 for places in plain.places.values()} > {1}
-    for client, places in plain.places.items():
+    assert {len(places) % 4 for places in plain.positions.values()} > {1}
+    for client, places in plain.positions.items():
         start = int(places[0])
         secrets = mixed.coefficients(client, 2)
         assert sum(len(secret) for secret in secrets) == len(places)

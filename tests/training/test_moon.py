@@ -96,7 +96,7 @@ def test_without_weight_it_is_fedavg_of_the_same_network_to_the_bit():
     assert_same_model(fedavg, moon)
     assert moon.metrics == fedavg.metrics
     assert moon.ledger.table().equals(fedavg.ledger.table())
-    assert moon.own is None
+    assert moon.client_models is None
 
 
 def test_a_first_round_is_supervised_training_and_its_contrast_is_log_two():
@@ -115,13 +115,15 @@ def test_the_exchange_is_fedavgs():
 
 def test_last_models_are_the_clients_own_and_local_training_does_not_touch_them():
     trainer = trained(tiny(clients=4, clients_per_round=2), rounds=2)
-    before = [trainer.own.state_dict(client) for client in range(4)]
+    before = [trainer.client_models.state_dict(client) for client in range(4)]
     shared = trainer.shared.state_dict(0)
     trainer.advance()
     (client, waiting), others = trainer.settings.taking_part(2).tolist(), range(4)
     assert all(torch.equal(value, shared[name]) for name, value in trainer.shared.state_dict(0).items())
     for other in others:
-        same = [torch.equal(value, before[other][name]) for name, value in trainer.own.state_dict(other).items()]
+        same = [
+            torch.equal(value, before[other][name]) for name, value in trainer.client_models.state_dict(other).items()
+        ]
         assert all(same) is (other != client)
     assert waiting != client
 

@@ -9,28 +9,28 @@ import torch.nn.functional as F
 
 # %% contrastive/info_nce
 def info_nce(queries, positives, negatives, temperature):
-    own = (queries * positives).sum(1, keepdim=True)
-    logits = torch.cat([own, queries @ negatives.T], dim=1) / temperature
+    positive_logits = (queries * positives).sum(1, keepdim=True)
+    logits = torch.cat([positive_logits, queries @ negatives.T], dim=1) / temperature
     return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long))
 
 
 # %% contrastive/info_nce: no_positive
 def info_nce(queries, positives, negatives, temperature):
-    own = (queries * positives).sum(1) / temperature
-    return (torch.logsumexp(queries @ negatives.T / temperature, 1) - own).mean()
+    positive_logits = (queries * positives).sum(1) / temperature
+    return (torch.logsumexp(queries @ negatives.T / temperature, 1) - positive_logits).mean()
 
 
 # %% contrastive/info_nce: no_temperature
 def info_nce(queries, positives, negatives, temperature):
-    own = (queries * positives).sum(1, keepdim=True)
-    logits = torch.cat([own, queries @ negatives.T], dim=1)
+    positive_logits = (queries * positives).sum(1, keepdim=True)
+    logits = torch.cat([positive_logits, queries @ negatives.T], dim=1)
     return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long))
 
 
 # %% contrastive/info_nce: summed
 def info_nce(queries, positives, negatives, temperature):
-    own = (queries * positives).sum(1, keepdim=True)
-    logits = torch.cat([own, queries @ negatives.T], dim=1) / temperature
+    positive_logits = (queries * positives).sum(1, keepdim=True)
+    logits = torch.cat([positive_logits, queries @ negatives.T], dim=1) / temperature
     return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long), reduction="sum")
 
 

@@ -27,9 +27,9 @@ def fedavg(models, images):
 # %% averaging/divide
 def divide(labels, shares):
     parts = [[] for _ in range(shares.shape[1])]
-    for label, own in enumerate(shares):
+    for label, label_shares in enumerate(shares):
         images = (labels == label).nonzero().flatten()
-        ends = (own.cumsum(0) * len(images)).round().long()[:-1]
+        ends = (label_shares.cumsum(0) * len(images)).round().long()[:-1]
         for part, piece in zip(parts, images.tensor_split(ends), strict=True):
             part.append(piece)
     return [torch.cat(part) for part in parts]
@@ -38,10 +38,10 @@ def divide(labels, shares):
 # %% averaging/divide: lost
 def divide(labels, shares):
     parts = [[] for _ in range(shares.shape[1])]
-    for label, own in enumerate(shares):
+    for label, label_shares in enumerate(shares):
         images = (labels == label).nonzero().flatten()
         start = 0
-        for part, share in zip(parts, own, strict=True):
+        for part, share in zip(parts, label_shares, strict=True):
             count = int(share * len(images))
             part.append(images[start : start + count])
             start += count
@@ -51,9 +51,11 @@ def divide(labels, shares):
 # %% averaging/divide: twice
 def divide(labels, shares):
     parts = []
-    for own in shares.T:
-        members = [(labels == label).nonzero().flatten() for label in range(len(own))]
-        parts.append(torch.cat([m[: round(share.item() * len(m))] for m, share in zip(members, own, strict=True)]))
+    for client_shares in shares.T:
+        members = [(labels == label).nonzero().flatten() for label in range(len(client_shares))]
+        parts.append(
+            torch.cat([m[: round(share.item() * len(m))] for m, share in zip(members, client_shares, strict=True)])
+        )
     return parts
 
 
@@ -65,16 +67,16 @@ def divide(labels, shares):
 
 # %% averaging/unlikeness
 def unlikeness(counts):
-    own = counts / counts.sum(1, keepdim=True)
+    client_frequencies = counts / counts.sum(1, keepdim=True)
     together = counts.sum(0) / counts.sum()
-    return ((own - together).abs().sum(1) / 2).mean()
+    return ((client_frequencies - together).abs().sum(1) / 2).mean()
 
 
 # %% averaging/unlikeness: not_halved
 def unlikeness(counts):
-    own = counts / counts.sum(1, keepdim=True)
+    client_frequencies = counts / counts.sum(1, keepdim=True)
     together = counts.sum(0) / counts.sum()
-    return (own - together).abs().sum(1).mean()
+    return (client_frequencies - together).abs().sum(1).mean()
 
 
 # %% averaging/unlikeness: counts
@@ -84,9 +86,9 @@ def unlikeness(counts):
 
 # %% averaging/unlikeness: largest
 def unlikeness(counts):
-    own = counts / counts.sum(1, keepdim=True)
+    client_frequencies = counts / counts.sum(1, keepdim=True)
     together = counts.sum(0) / counts.sum()
-    return ((own - together).abs().sum(1) / 2).max()
+    return ((client_frequencies - together).abs().sum(1) / 2).max()
 
 
 # %% averaging/dirichlet_loss

@@ -61,15 +61,19 @@ def client_backward(client, images, gradient):
 # %% splitting/client_share
 def client_share(backbone, cut_layer):
     client, server = cut(backbone, cut_layer)
-    own, other = (sum(parameter.numel() for parameter in part.parameters()) for part in (client, server))
-    return own / (own + other)
+    client_parameters, server_parameters = (
+        sum(parameter.numel() for parameter in part.parameters()) for part in (client, server)
+    )
+    return client_parameters / (client_parameters + server_parameters)
 
 
 # %% splitting/client_share: server
 def client_share(backbone, cut_layer):
     client, server = cut(backbone, cut_layer)
-    own, other = (sum(parameter.numel() for parameter in part.parameters()) for part in (client, server))
-    return other / (own + other)
+    client_parameters, server_parameters = (
+        sum(parameter.numel() for parameter in part.parameters()) for part in (client, server)
+    )
+    return server_parameters / (client_parameters + server_parameters)
 
 
 # %% splitting/client_share: units
@@ -80,8 +84,10 @@ def client_share(backbone, cut_layer):
 # %% splitting/client_share: percent
 def client_share(backbone, cut_layer):
     client, server = cut(backbone, cut_layer)
-    own, other = (sum(parameter.numel() for parameter in part.parameters()) for part in (client, server))
-    return 100 * own / (own + other)
+    client_parameters, server_parameters = (
+        sum(parameter.numel() for parameter in part.parameters()) for part in (client, server)
+    )
+    return 100 * client_parameters / (client_parameters + server_parameters)
 
 
 # %% splitting/epoch_bytes

@@ -135,8 +135,8 @@ def norm(c, clients):
 
 # %% aggregation/norm: once_more
 def norm(c, clients):
-    own = (1 - c**2) / clients
-    return (c**2 + own) ** 0.5, (c**4 + own) ** 0.5
+    residual = (1 - c**2) / clients
+    return (c**2 + residual) ** 0.5, (c**4 + residual) ** 0.5
 
 
 # %% aggregation/norm: pair
