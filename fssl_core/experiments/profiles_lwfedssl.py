@@ -91,6 +91,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         defaults |= {"projector": (128, 64)}
         if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
             defaults, chosen = defaults | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
+    elif profile == "workstation":
+        chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 12, "batch": 100}
     elif profile == "gpu":
         chosen |= {"rounds": 12, "precision": "bfloat16"}
     if "batch" in values:  # the rate is proportional to it (Section 4.1)
