@@ -17,7 +17,7 @@ from fssl_core.federation.schedule import schedule
     record="lwfedssl/beyond_frontier.laptop",
     unit="images",
     within=4,
-    too_low="One image costs two views, three tensors of 16 KiB, and that in each of 24 epochs: some MiB, not some tens.",
+    too_low="One image costs two views, three tensors of 16 KiB, and that in each of 24 epochs: about 2 MiB.",
     too_high="One image costs two views, three tensors of 16 KiB, and that in each of 24 epochs.",
 )
 def images(record):
@@ -55,7 +55,7 @@ def first_stage():
     unit="times",
     within=3,
     too_low="A map has a number for each pair of patches: the ratio of patches counts twice.",
-    too_high="28 pixels in patches of 4 are 7 x 7 patches, where there were 16 x 16.",
+    too_high="An image of 28 pixels has 7 x 7 patches of 4, where there were 16 x 16.",
 )
 def maps():
     return (256 / 49) ** 2

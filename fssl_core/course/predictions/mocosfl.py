@@ -17,7 +17,7 @@ GIB = 2**30  # bytes
     record="mocosfl/beyond_resistance.laptop",
     unit="SSIM",
     within=0.08,
-    too_low="The client part was hidden from an attacker with a small network and little time. This one has more of both.",
+    too_low="The client part was hidden from an attacker with a small network and little time. This one has more.",
     too_high="Part of the defence holds: what the client part no longer sends, no attacker can find.",
 )
 def fresh_attack(record):
@@ -40,7 +40,7 @@ def similarity():
     unit="",
     within=0,
     too_low="A deeper client fits, too: with a batch of one its activations are small.",
-    too_high="With a batch of one the model, its gradients, momentum and momentum model are most of the memory; count them.",
+    too_high="With a batch of one, the model with its gradients, momentum and momentum model is most of the memory.",
 )
 def deepest():
     table = compute_table(["resnet18"], client_batches=[1])

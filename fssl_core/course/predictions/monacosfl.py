@@ -89,7 +89,7 @@ def steps():
     unit="steps",
     within=5,
     too_low="In a window that short the momentum models follow less than half of the drift.",
-    too_high="In a late window the momentum models set out apart already: far fewer steps are enough than in the first.",
+    too_high="In a late window the momentum models set out apart already: fewer steps are enough than in the first.",
 )
 def late():
     return next(window for window in range(1, 1000) if share_followed(window, 0.996, first=False) > 0.5)
