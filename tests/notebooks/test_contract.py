@@ -19,6 +19,7 @@ from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import exercises_of, place_of
 from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.experiments.parameters import stored_with
+from fssl_core.experiments.refresh import INSTALLATION
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -38,7 +39,7 @@ HEADINGS = [
     "What differs from the paper",
     "Exercises",
 ]
-CELLS = range(12, 26)  # without the predictions, each of which divides a text
+CELLS = range(12, 26)  # without predictions, each of which divides a text, and what is said of the installation
 EXERCISES = range(2, 5)
 IMPORT_LINES = 9
 PREDICTION_IMPORT = "from fssl_core.course import predict"
@@ -123,8 +124,15 @@ def has_the_headings(notebook: NotebookNode) -> list[str]:
 
 
 def has_12_to_25_cells(notebook: NotebookNode) -> list[str]:
-    count = len(notebook.cells) - 2 * len(exercise_cells(notebook))
+    count = len(notebook.cells) - 2 * len(exercise_cells(notebook)) - 1
     return [] if count in CELLS else [f"{count} cells, expected {CELLS[0]} to {CELLS[-1]}"]
+
+
+def says_first_what_to_install(notebook: NotebookNode) -> list[str]:
+    """For a notebook on its own."""
+    if notebook.cells[1].source == INSTALLATION and "installation" in notebook.cells[1].metadata.get("tags", []):
+        return []
+    return ["the cell below the title does not say what to install: `fssl refresh` writes it"]
 
 
 def has_parameters_that_papermill_reads(notebook: NotebookNode) -> list[str]:
@@ -191,6 +199,8 @@ def imports_only_in_the_set_up(notebook: NotebookNode) -> list[str]:
         if cell.cell_type != "code":
             continue
         imports = [node for node in nodes(cell) if isinstance(node, ast.Import | ast.ImportFrom)]
+        if cell.source == INSTALLATION:
+            continue
         if section == "Set-up":
             lines += sum(node.end_lineno - node.lineno + 1 for node in imports)
         elif imports and ("exercise" not in cell.metadata or cell.source.splitlines()[0] != PREDICTION_IMPORT):
@@ -327,6 +337,7 @@ def stores_no_widget(notebook: NotebookNode) -> list[str]:
 ANATOMY: list[Rule] = [
     has_the_headings,
     has_12_to_25_cells,
+    says_first_what_to_install,
     has_parameters_that_papermill_reads,
     reads_every_parameter,
     checks_its_parameters_first,
@@ -401,7 +412,7 @@ def good_notebook() -> NotebookNode:
     )
     imports = "import pandas as pd\nfrom fssl_core import (\n    random,\n    settings,\n)"
     text["Set-up"].append(new_code_cell(f'{imports}\n\nartifact = Artifact.of_notebook("a/fig1", globals())'))
-    shown = [new_output("execute_result", data={"text/plain": "2", "image/png": "/tmp/abc"}, execution_count=3)]
+    shown = [new_output("execute_result", data={"text/plain": "2", "image/png": "/tmp/abc"}, execution_count=4)]
     text["The idea"].append(new_code_cell("# NBVAL_CHECK_OUTPUT\nlen([profile, cuts])", outputs=shown))
     text["Result"][0].source += "\n```\n# not a heading\n```\nSee https://example.org/home/page and notebooks/tmp/x."
     hidden = "<details><summary>Hint</summary>h</details><details><summary>Solution</summary>s</details>"
@@ -413,7 +424,8 @@ def good_notebook() -> NotebookNode:
         new_code_cell(source, metadata={"exercise": id}, outputs=unanswered),
         new_markdown_cell(hidden),
     ]
-    cells = [new_markdown_cell("# Title\nText."), *(cell for heading in HEADINGS for cell in text[heading])]
+    install = new_code_cell(INSTALLATION, metadata={"tags": ["installation"]})
+    cells = [new_markdown_cell("# Title\nText."), install, *(cell for heading in HEADINGS for cell in text[heading])]
     notebook = new_notebook(cells=cells, metadata=METADATA)
     for count, cell in enumerate(code_cells(notebook), start=1):
         cell.execution_count = count
@@ -430,7 +442,7 @@ def replaced(old: str, new: str) -> Callable[[NotebookNode], None]:
 
 
 def with_output(output: NotebookNode) -> Callable[[NotebookNode], None]:
-    return lambda notebook: code_cells(notebook)[1].outputs.append(output)
+    return lambda notebook: code_cells(notebook)[2].outputs.append(output)
 
 
 def with_metadata(**values: object) -> Callable[[NotebookNode], None]:
@@ -476,7 +488,7 @@ def of_no_exercise(notebook: NotebookNode) -> None:
 
 
 def not_run(notebook: NotebookNode) -> None:
-    code_cells(notebook)[1].execution_count = None
+    code_cells(notebook)[2].execution_count = None
 
 
 def run_in_another_order(notebook: NotebookNode) -> None:
@@ -484,7 +496,7 @@ def run_in_another_order(notebook: NotebookNode) -> None:
 
 
 def without_outputs(notebook: NotebookNode) -> None:
-    code_cells(notebook)[2].outputs = []
+    code_cells(notebook)[3].outputs = []
 
 
 BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
@@ -492,10 +504,11 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (has_the_headings, replaced("## Claims", "# Claims"), "more than one heading of level one"),
     (has_the_headings, replaced("## Claims", "### Claims"), "headings of level two"),
     (has_the_headings, replaced("## Claims", "## Another\n## Claims"), "headings of level two"),
-    (has_12_to_25_cells, shortened, "11 cells, expected 12 to 25"),
+    (has_12_to_25_cells, shortened, "10 cells, expected 12 to 25"),
     (has_12_to_25_cells, lengthened, "35 cells, expected 12 to 25"),
-    (has_parameters_that_papermill_reads, with_tags(0), "0 cells are tagged"),
-    (has_parameters_that_papermill_reads, with_tags(1, "parameters"), "2 cells are tagged"),
+    (says_first_what_to_install, replaced("ADDRESS", "address"), "does not say what to install"),
+    (has_parameters_that_papermill_reads, with_tags(1), "0 cells are tagged"),
+    (has_parameters_that_papermill_reads, with_tags(2, "parameters"), "2 cells are tagged"),
     (has_parameters_that_papermill_reads, replaced('"smoke"', '"laptop"'), "no parameter `profile"),
     *(
         (has_parameters_that_papermill_reads, replaced("cuts: list[int] = [1, 3]", line), message)
@@ -551,10 +564,10 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (is_valid, with_metadata(kernelspec={"name": "my-kernel", "display_name": "Mine"}), "kernel is not `python3`"),
     (is_valid, with_metadata(language_info={}), "no `language_info`"),
     (is_plain_python, replaced("import pandas", "%time import pandas"), "not plain Python"),
-    (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, None, 3, 4\]"),
-    (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3, 4\]"),
+    (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, 2, None, 4, 5\]"),
+    (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3, 4, 5\]"),
     (is_run_as_a_whole_by_nbval, replaced("NBVAL_CHECK_OUTPUT", "NBVAL_SKIP"), "NBVAL_SKIP hides a cell"),
-    (is_run_as_a_whole_by_nbval, with_tags(1, "raises-exception"), "tag raises-exception hides a cell"),
+    (is_run_as_a_whole_by_nbval, with_tags(2, "raises-exception"), "tag raises-exception hides a cell"),
     (
         stores_no_error_and_no_warning,
         with_output(new_output("error", ename="KeyError", evalue="", traceback=[])),
