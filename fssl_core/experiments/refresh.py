@@ -27,7 +27,7 @@ INSTALLATION = f"""import importlib.util
 
 if importlib.util.find_spec("fssl_core") is None:
     raise SystemExit(
-        "This notebook belongs to fssl-core {__version__}, which is not installed here. Put into a cell above this one: "
+        "This notebook belongs to fssl-core {__version__}, which is not installed. Put into a cell above this one: "
         "%pip install 'fssl-core[notebooks] @ git+https://ADDRESS@COMMIT', with address and commit of the notebook."
     )"""
 _HIDDEN = {  # from readers, in JupyterLab, on slides and in the book
