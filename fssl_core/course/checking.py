@@ -47,7 +47,7 @@ class Result:
 
     @property
     def words(self) -> str:
-        words = WORDS if self.kind == "check" else WORDS_OF_PREDICTIONS
+        words = WORDS if self.value is None else WORDS_OF_PREDICTIONS  # what is no number is not far off
         return words.get(self.status, self.status)
 
     @property

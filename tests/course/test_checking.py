@@ -137,6 +137,7 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
     assert ("apples" in found.text) == bool(off)
     assert found.data()["kind"] == "prediction"
     assert found.data().get("value") == (float(given) if off else None)
+    assert ("close" in found.words) == bool(off)
 
 
 def test_a_missing_record_is_no_wrong_answer(guess):
