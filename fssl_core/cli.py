@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_course_export)
     command.add_argument("folder", metavar="DIR", help="the new folder")
     command.add_argument("--without-solutions", action="store_true", help="leave out the answers to the exercises")
-    text = "print a row of CSV for each module of the course below a folder: exercises passed, predictions made"
+    text = "print a row of CSV for each notebook with exercises below a folder: exercises passed, predictions made"
     command = parts.add_parser("report", help=text, description=f"{text.capitalize()}.")
     command.set_defaults(command=_course_report)
     command.add_argument("folder", metavar="DIR", help="with the notebooks that were handed in, at any depth")

@@ -47,7 +47,7 @@ class Result:
 
     @property
     def words(self) -> str:
-        words = WORDS if self.kind == "check" else WORDS_OF_PREDICTIONS
+        words = WORDS if self.value is None else WORDS_OF_PREDICTIONS  # what is no number is not far off
         return words.get(self.status, self.status)
 
     @property
@@ -122,26 +122,42 @@ def predicted(known: Prediction, value: Any) -> Result:
         guess = as_number(value)
     except Wrong as wrong:
         return Result(known.id, "prediction", "not yet", wrong.hint, _sentence(wrong.text))
-    recorded = recorded_value(known)
-    off = guess - recorded
-    text = f"You said {guess:.4g}, recorded are {recorded:.4g} {known.unit} ({known.record}): "
-    text += f"{abs(off):.3g} {'too high' if off > 0 else 'too low'}." if off else "exactly."
+    right = right_value(known)
+    off = guess - right
+    text = " ".join(filter(None, [f"You said {_shown(guess)}; {_source(known)} {_shown(right)}", known.unit])) + ": "
+    text += f"{_shown(abs(off), 3)} {'too high' if off > 0 else 'too low'}." if off else "exactly."
     if abs(off) <= known.within:
         return Result(known.id, "prediction", "right", text=text, value=guess)
-    near = min(known.within, abs(recorded) / 3)  # or every guess about a small number would be one in another unit
-    other_unit = any(abs(scaled - recorded) <= near for scaled in (100 * guess, guess / 100))
+    near = min(known.within, abs(right) / 3)  # or every guess about a small number would be one in another unit
+    other_unit = any(abs(scaled - right) <= near for scaled in (100 * guess, guess / 100))
     hint = "unit" if other_unit else "too_high" if off > 0 else "too_low"
     return Result(known.id, "prediction", "not yet", hint, f"{text} {_sentence(known.hints[hint])}", guess)
 
 
-def recorded_value(known: Prediction) -> float:
+def right_value(known: Prediction) -> float:
     """The number that a prediction is about; FsslError where its record is missing."""
     import pandas as pd
 
+    from fssl_core.papers.reference import paper_table
+
+    if known.table:
+        return float(known.value(paper_table(*known.table.split("/"))))
+    if not known.record:
+        return float(known.value())
     path = records_root() / f"{known.record}.csv"
     if not path.exists():
-        raise FsslError(f"figures/{known.record}.csv is missing: open the notebook where the course is, with figures/.")
+        raise FsslError(f"figures/{known.record}.csv is missing: open the notebook in a clone, which has figures/.")
     return float(known.value(pd.read_csv(path)))
+
+
+def _source(known: Prediction) -> str:
+    if known.record:
+        return f"the record {known.record} has"
+    return f"the paper's {known.table} has" if known.table else "it is"
+
+
+def _shown(number: float, digits: int = 4) -> str:
+    return f"{number:,.0f}" if abs(number) >= 10**digits else f"{number:.{digits}g}"
 
 
 class _Unanswered(Exception):

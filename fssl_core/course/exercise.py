@@ -8,11 +8,14 @@ An exercise is a function that tests one answer and raises :class:`Wrong` with t
         shares = images / images.sum()
         compare(answer(models, images), shares @ models, unweighted=models.mean(0))
 
-A prediction is a function that reads the right number from the record of a figure::
+A prediction is a function that reads the right number from the record of a figure, or from a table that a paper
+prints; where neither is named, it computes the number::
 
     @prediction("averaging/gap", record="ldawa/table4.laptop", unit="points", within=5, too_low="...", too_high="...")
     def gap(record):
         return 100 * record.accuracy.max()
+
+The IDs of the exercises of a paper's notebook begin with its own, ``ldawa/table4/gap``.
 """
 
 import math
@@ -22,17 +25,14 @@ from functools import cache
 from importlib import import_module
 from numbers import Real
 from pkgutil import iter_modules
-from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from types import EllipsisType, ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fssl_core.course import exercises
+from fssl_core.course import exercises, predictions
 from fssl_core.errors import SettingError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COMMON = {  # hints that every exercise has
     "shape": "the answer has another shape than it should.",
@@ -79,20 +79,22 @@ class Prediction:
     """A number to be guessed before it is looked up.
 
     Attributes:
-        id: ``module/name``.
-        value: takes the record and returns the number.
-        record: name of a CSV file under ``figures/``, without its ending.
+        id: ``module/name``, or ``paper/notebook/name``.
+        value: takes the record or the printed table, if it is about one, and returns the number.
         unit: of the number.
         within: a guess that is at most so far off counts as right.
         hints: texts by name, ``too_low`` and ``too_high``.
+        record: name of a CSV file under ``figures/``, without its ending; or empty.
+        table: printed in a paper, such as ``"ldawa/table5"``; or empty. Without either the number is computed.
     """
 
     id: str
-    value: Callable[["pd.DataFrame"], float]
-    record: str
+    value: Callable[..., float]
     unit: str
     within: float
     hints: Mapping[str, str]
+    record: str = ""
+    table: str = ""
 
 
 def exercise(id: str, **hints: str) -> Callable[[Callable], Exercise]:
@@ -105,13 +107,13 @@ def exercise(id: str, **hints: str) -> Callable[[Callable], Exercise]:
 
 
 def prediction(
-    id: str, *, record: str, unit: str, within: float, too_low: str, too_high: str
+    id: str, *, record: str = "", table: str = "", unit: str, within: float, too_low: str, too_high: str
 ) -> Callable[[Callable], Prediction]:
-    """Make a prediction of the function below, which reads the number from a record."""
+    """Make a prediction of the function below, which returns the number; see :class:`Prediction`."""
 
-    def make(value: Callable[["pd.DataFrame"], float]) -> Prediction:
+    def make(value: Callable[..., float]) -> Prediction:
         hints = COMMON | PREDICTED | {"too_low": too_low, "too_high": too_high}
-        return _added(Prediction(id, value, record, unit, within, hints))
+        return _added(Prediction(id, value, unit, within, hints, record, table))
 
     return make
 
@@ -123,25 +125,42 @@ def find_exercise(id: str) -> Exercise | Prediction:
         SettingError: there is none.
     """
     module = id.partition("/")[0] if isinstance(id, str) else ""
-    if module in modules():
-        import_module(f"{exercises.__name__}.{module}")
+    _load(module)
     if id not in _KNOWN:
         own = [name for name in _KNOWN if name.startswith(f"{module}/")]
         raise SettingError("exercise", id, f"one of {', '.join(own or [f'{name}/...' for name in modules()])}")
     return _KNOWN[id]
 
 
-def exercises_of(module: str) -> dict[str, Exercise | Prediction]:
-    """The exercises of a module of the course, in its order, by ID; none of an unknown one."""
-    if module in modules():
-        import_module(f"{exercises.__name__}.{module}")
-    return {id: known for id, known in _KNOWN.items() if id.startswith(f"{module}/")}
+def exercises_of(place: str) -> dict[str, Exercise | Prediction]:
+    """The exercises of one notebook, in its order, by ID; none of a place that has none.
+
+    Args:
+        place: a module of the course, ``"averaging"``, or the ID of a paper's notebook, ``"ldawa/table4"``.
+    """
+    _load(place.partition("/")[0])
+    return {id: known for id, known in _KNOWN.items() if place_of(id) == place}
+
+
+def place_of(id: str) -> str:
+    """The notebook that an exercise belongs to, as :func:`exercises_of` calls it."""
+    return id.rpartition("/")[0]
+
+
+def _load(module: str) -> None:
+    for package in (exercises, predictions):
+        if module in _names(package):
+            import_module(f"{package.__name__}.{module}")
+
+
+def modules() -> tuple[str, ...]:
+    """Names of the modules of the course that have exercises."""
+    return _names(exercises)
 
 
 @cache
-def modules() -> tuple[str, ...]:
-    """Names of the modules that have exercises."""
-    return tuple(found.name for found in iter_modules(exercises.__path__))
+def _names(package: ModuleType) -> tuple[str, ...]:
+    return tuple(found.name for found in iter_modules(package.__path__))
 
 
 def compare(given: Any, right: Any, *, tolerance: float = 1e-4, **mistakes: Any) -> None:

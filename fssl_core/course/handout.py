@@ -27,7 +27,7 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
         the folder of the course in the copy.
 
     Raises:
-        FsslError: the folder is there, or in the project; a part is missing; or a module was changed since it was
+        FsslError: the folder is there, or in the project; a part is missing; or a notebook was changed since it was
             stored, so that the hand-out would have somebody's answers.
     """
     root, folder = project_root(), Path(folder).absolute()
@@ -38,7 +38,7 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
     missing = [part for part in PARTS if not (root / part).exists()]
     if missing:
         raise FsslError(f"{root} has no {', '.join(missing)}: call this from inside a clone of the project.")
-    for notebook in find_notebooks(["course"]):
+    for notebook in find_notebooks():
         if notebook.as_stored()["code"] != notebook.as_it_stands()["code"]:
             place = shown_path(notebook.path)
             raise FsslError(

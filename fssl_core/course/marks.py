@@ -14,7 +14,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from fssl_core.course.checking import MIME
-from fssl_core.course.exercise import Exercise, exercises_of
+from fssl_core.course.exercise import Exercise, exercises_of, place_of
 from fssl_core.errors import FsslError
 from fssl_core.notices import printable, say
 from fssl_core.paths import project_root
@@ -28,19 +28,20 @@ WARNING = (
 
 
 def report(folder: Path, *, execute: bool = False) -> Iterator[dict[str, Any]]:
-    """A row for each module of the course below a folder, in the order of their paths; other notebooks are left out.
+    """A row for each notebook with exercises below a folder, in the order of their paths; others are left out.
 
     Args:
         folder: with notebooks at any depth, for example a folder for each student.
         execute: run them anew, one after the other, and read what comes out; the files stay as they are.
 
     Yields:
-        :data:`COLUMNS`: the notebook's path below the folder; its module; of how many exercises how many are
+        :data:`COLUMNS`: the notebook's path below the folder; its module of the course, or its ID if it is about a
+        paper and has predictions alone; of how many exercises how many are
         ``answered`` and ``passed``; of how many ``predictions`` how many are made (``predicted``) and ``close``; the
         names of exercises that are not passed (``open``); and why a file could not be read or executed (``problem``).
 
     Raises:
-        FsslError: there is no such folder, or no module of the course in it.
+        FsslError: there is no such folder, or no notebook with exercises in it.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -57,7 +58,7 @@ def report(folder: Path, *, execute: bool = False) -> Iterator[dict[str, Any]]:
             found = True
             yield dict.fromkeys(COLUMNS, "") | {"file": file.as_posix()} | row
     if not found:
-        raise FsslError(f"There is no module of the course below {folder}: its notebooks have no cells of exercises.")
+        raise FsslError(f"There is no module of the course below {folder}, and no other notebook with exercises.")
 
 
 def _row(path: Path, execute: bool) -> dict[str, Any] | None:
@@ -80,7 +81,7 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
     def count(ids: list[str], what: str) -> int:
         return sum(results.get(id, {}).get(what) is True for id in ids)
 
-    missed = [id.partition("/")[2] for id in own if results.get(id, {}).get("passed") is not True]
+    missed = [id.rpartition("/")[2] for id in own if results.get(id, {}).get("passed") is not True]
     return {
         "module": module,
         "exercises": len(checks),
@@ -95,9 +96,9 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
 
 
 def _module(notebook: NotebookNode) -> str | None:
-    """The module of most of its exercises, None of a notebook without any."""
+    """The module or paper's notebook of most of its exercises, None of a notebook without any."""
     ids = [cell.metadata.get("exercise") for cell in notebook.cells]
-    counts = Counter(id.partition("/")[0] for id in ids if isinstance(id, str))
+    counts = Counter(place_of(id) for id in ids if isinstance(id, str))
     known = [module for module, _ in counts.most_common() if exercises_of(module)]
     return known[0] if known else None
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 
+from fssl_core import __version__
 from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
 from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
@@ -21,12 +23,27 @@ from fssl_core.jupyter import METADATA
 from fssl_core.notices import TRANSIENT, say
 from fssl_core.paths import PROFILES, project_root
 
+INSTALLATION = f"""import importlib.util
+
+if importlib.util.find_spec("fssl_core") is None:
+    raise SystemExit(
+        "This notebook belongs to fssl-core {__version__}, which is not installed. Put into a cell above this one: "
+        "%pip install 'fssl-core[notebooks] @ git+https://ADDRESS@COMMIT', with address and commit of the notebook."
+    )"""
+_HIDDEN = {  # from readers, in JupyterLab, on slides and in the book
+    "jupyter": {"source_hidden": True},
+    "slideshow": {"slide_type": "skip"},
+    "tags": ["installation", "remove-cell"],
+}
+
 _KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow", "exercise")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
     """Execute notebooks as they stand (their default profile is ``smoke``) and store the outputs in place.
+
+    One that may be opened where the package is not installed gets a first cell that says so, see ``INSTALLATION``.
 
     Args:
         ids: which notebooks, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`.
@@ -38,6 +55,11 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
     root = project_root()
     folder = root / "build" / "refresh"
     notebooks = find_notebooks(ids)
+    for notebook in notebooks:
+        if "/" in notebook.id:  # the others are about a clone
+            stored = read_notebook(notebook.path)
+            if add_installation(stored.cells):
+                write_notebook(notebook.path, stored)
     tasks = [Task(notebook, {}, folder / notebook.path.relative_to(root / "notebooks")) for notebook in notebooks]
     failed = []
     for outcome in run_tasks(tasks, jobs):
@@ -54,6 +76,17 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
         fill_recorded(stored, notebook)
         write_notebook(notebook.path, stored)
     return failed
+
+
+def add_installation(cells: list[NotebookNode]) -> bool:
+    """Let the first cell below the title be :data:`INSTALLATION`, as of this version; whether that changed anything."""
+    before = [dict(cell) for cell in cells]
+    kept = [cell for cell in cells if "installation" not in cell.metadata.get("tags", ())]
+    found = next((cell for cell in cells if cell not in kept), None)
+    cell = found or new_code_cell(metadata=_HIDDEN, id="installation")
+    cell.source = INSTALLATION
+    cells[:] = [*kept[:1], cell, *kept[1:]]
+    return [dict(cell) for cell in cells] != before
 
 
 def warnings_in(executed: NotebookNode) -> list[str]:

@@ -22,7 +22,7 @@ def add(answer, generator):
 
 
 ADD = Exercise("sums/add", add, {"difference": "this is the difference", "other": "wrong", "shape": "", "type": ""})
-GUESS = Prediction("sums/guess", lambda record: record.x.mean(), "sums/x", "apples", 2.0, {"too_low": "more"})
+GUESS = Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, {"too_low": "more"}, record="sums/x")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def guess(tmp_path, monkeypatch):
     pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.csv")
     monkeypatch.chdir(tmp_path)
     hints = {"too_low": "more", "too_high": "less", "unit": "another unit"}
-    return Prediction("sums/guess", GUESS.value, "sums/x", "apples", 2.0, hints)
+    return Prediction("sums/guess", GUESS.value, "apples", 2.0, hints, record="sums/x")
 
 
 @pytest.mark.parametrize(
@@ -137,6 +137,7 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
     assert ("apples" in found.text) == bool(off)
     assert found.data()["kind"] == "prediction"
     assert found.data().get("value") == (float(given) if off else None)
+    assert ("close" in found.words) == bool(off)
 
 
 def test_a_missing_record_is_no_wrong_answer(guess):

@@ -68,6 +68,14 @@ def test_a_row_for_each_notebook_with_what_was_passed_and_predicted(tmp_path, ca
     assert (ben["file"], ben["passed"], ben["close"], ben["open"]) == ("ben/x.ipynb", total, "1", "")
 
 
+def test_predictions_in_a_papers_notebook_have_a_row_too(tmp_path, capsys):
+    id = "monacosfl/fig3/cheapest"
+    hand_in(tmp_path / "fig3_traffic.ipynb", new_code_cell("1"), cell(id, result(id, kind="prediction", value=7)))
+    ((row,), _) = rows(tmp_path, capsys)
+    assert (row["module"], row["exercises"], row["open"]) == ("monacosfl/fig3", "0", "rarely")
+    assert (row["predictions"], row["predicted"], row["close"]) == ("2", "1", "1")
+
+
 def test_prose_and_forged_or_damaged_results_do_not_count(tmp_path, capsys):
     hand_in(
         tmp_path / "a.ipynb",

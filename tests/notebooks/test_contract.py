@@ -15,8 +15,11 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from fssl_core.course.checking import MIME
+from fssl_core.course.exercise import exercises_of, place_of
 from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.experiments.parameters import stored_with
+from fssl_core.experiments.refresh import INSTALLATION
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -36,9 +39,10 @@ HEADINGS = [
     "What differs from the paper",
     "Exercises",
 ]
-CELLS = range(12, 26)
+CELLS = range(12, 26)  # without predictions, each of which divides a text, and what is said of the installation
 EXERCISES = range(2, 5)
 IMPORT_LINES = 9
+PREDICTION_IMPORT = "from fssl_core.course import predict"
 PLAIN = ("index.ipynb", "explore.ipynb")  # of no artifact
 MEGABYTE = 2**20
 
@@ -79,6 +83,11 @@ def with_section(notebook: NotebookNode) -> Iterator[tuple[str, NotebookNode]]:
         yield section, cell
 
 
+def exercise_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that students fill in."""
+    return [cell for cell in notebook.cells if "exercise" in cell.metadata]
+
+
 def parameter_cells(notebook: NotebookNode) -> list[NotebookNode]:
     return [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
 
@@ -115,8 +124,15 @@ def has_the_headings(notebook: NotebookNode) -> list[str]:
 
 
 def has_12_to_25_cells(notebook: NotebookNode) -> list[str]:
-    count = len(notebook.cells)
+    count = len(notebook.cells) - 2 * len(exercise_cells(notebook)) - 1
     return [] if count in CELLS else [f"{count} cells, expected {CELLS[0]} to {CELLS[-1]}"]
+
+
+def says_first_what_to_install(notebook: NotebookNode) -> list[str]:
+    """For a notebook on its own."""
+    if notebook.cells[1].source == INSTALLATION and "installation" in notebook.cells[1].metadata.get("tags", []):
+        return []
+    return ["the cell below the title does not say what to install: `fssl refresh` writes it"]
 
 
 def has_parameters_that_papermill_reads(notebook: NotebookNode) -> list[str]:
@@ -183,9 +199,11 @@ def imports_only_in_the_set_up(notebook: NotebookNode) -> list[str]:
         if cell.cell_type != "code":
             continue
         imports = [node for node in nodes(cell) if isinstance(node, ast.Import | ast.ImportFrom)]
+        if cell.source == INSTALLATION:
+            continue
         if section == "Set-up":
             lines += sum(node.end_lineno - node.lineno + 1 for node in imports)
-        elif imports:
+        elif imports and ("exercise" not in cell.metadata or cell.source.splitlines()[0] != PREDICTION_IMPORT):
             complaints.append(f"an import under {section!r}: imports stand in the set-up")
     if lines > IMPORT_LINES:
         complaints.append(f"{lines} import lines, expected at most {IMPORT_LINES}")
@@ -216,6 +234,27 @@ def has_exercises_with_hint_and_solution(notebook: NotebookNode) -> list[str]:
             if f"<summary>{part}</summary>" not in hidden:
                 title = exercise.partition("\n")[0]
                 complaints.append(f"exercise {title!r} has no <details> with <summary>{part}</summary>")
+    return complaints
+
+
+def asks_for_predictions_before_their_hints(notebook: NotebookNode) -> list[str]:
+    """A cell to fill in with one guess, which works alone, is stored unanswered, and has a hint below it."""
+    complaints = []
+    cells = notebook.cells
+    for before, cell, after in zip(cells, cells[1:], cells[2:], strict=False):
+        if "exercise" not in cell.metadata:
+            continue
+        id = cell.metadata.exercise
+        if id not in exercises_of(place_of(id)):
+            complaints.append(f"there is no exercise {id}")
+        if not re.fullmatch(rf'{PREDICTION_IMPORT}\n\nguess = \.\.\.  # .+\npredict\("{id}", guess\)', cell.source):
+            complaints.append(f"the cell of {id} does not ask for a guess and predict it")
+        if [output.get("data", {}).get(MIME, {}).get("answered") for output in cell.outputs] != [False]:
+            complaints.append(f"the cell of {id} stores something else than that it is not answered")
+        title = headings(before)[-1:]
+        hint = before.source.rpartition("### ")[2], after.source
+        if not title or title[0][0] != 3 or "<summary>" in hint[0] or not hint[1].startswith("<details><summary>Hint<"):
+            complaints.append(f"the cell of {id} does not stand between the question and its hint")
     return complaints
 
 
@@ -298,6 +337,7 @@ def stores_no_widget(notebook: NotebookNode) -> list[str]:
 ANATOMY: list[Rule] = [
     has_the_headings,
     has_12_to_25_cells,
+    says_first_what_to_install,
     has_parameters_that_papermill_reads,
     reads_every_parameter,
     checks_its_parameters_first,
@@ -305,6 +345,7 @@ ANATOMY: list[Rule] = [
     imports_only_in_the_set_up,
     defines_no_class_and_no_plotting,
     has_exercises_with_hint_and_solution,
+    asks_for_predictions_before_their_hints,
     has_a_checked_output,
 ]
 HYGIENE: list[Rule] = [
@@ -345,6 +386,11 @@ def test_notebook_keeps_the_contract(path, monkeypatch):
         (id,) = (known.id for known in find_notebooks() if known.path == path)
         if not any(f'Artifact.of_notebook("{id}", ' in cell.source for cell in notebook.cells):
             complaints.append(f"the artifact is not {id}, as the file name says")
+        asked = [cell.metadata.exercise for cell in exercise_cells(notebook)]
+        if sorted(asked) != sorted(exercises_of(id)):
+            complaints.append(
+                f"the notebook asks for the predictions {asked}, the package has {list(exercises_of(id))}"
+            )
     assert not complaints, "\n".join(complaints)
 
 
@@ -366,17 +412,20 @@ def good_notebook() -> NotebookNode:
     )
     imports = "import pandas as pd\nfrom fssl_core import (\n    random,\n    settings,\n)"
     text["Set-up"].append(new_code_cell(f'{imports}\n\nartifact = Artifact.of_notebook("a/fig1", globals())'))
-    shown = [new_output("execute_result", data={"text/plain": "2", "image/png": "/tmp/abc"}, execution_count=3)]
+    shown = [new_output("execute_result", data={"text/plain": "2", "image/png": "/tmp/abc"}, execution_count=4)]
     text["The idea"].append(new_code_cell("# NBVAL_CHECK_OUTPUT\nlen([profile, cuts])", outputs=shown))
     text["Result"][0].source += "\n```\n# not a heading\n```\nSee https://example.org/home/page and notebooks/tmp/x."
+    hidden = "<details><summary>Hint</summary>h</details><details><summary>Solution</summary>s</details>"
+    id = "monacosfl/fig6/loss"
+    unanswered = [new_output("display_data", data={MIME: {"exercise": id, "answered": False}})]
+    source = f'{PREDICTION_IMPORT}\n\nguess = ...  # nats\npredict("{id}", guess)'
     text["Exercises"] = [
-        new_markdown_cell(
-            f"{'## Exercises' if number == 1 else ''}\n### {number}. Try\n"
-            "<details><summary>Hint</summary>h</details><details><summary>Solution</summary>s</details>"
-        )
-        for number in (1, 2)
+        new_markdown_cell(f"## Exercises\n### 1. Try\n{hidden}\n### 2. Try\nHow much?"),
+        new_code_cell(source, metadata={"exercise": id}, outputs=unanswered),
+        new_markdown_cell(hidden),
     ]
-    cells = [new_markdown_cell("# Title\nText."), *(cell for heading in HEADINGS for cell in text[heading])]
+    install = new_code_cell(INSTALLATION, metadata={"tags": ["installation"]})
+    cells = [new_markdown_cell("# Title\nText."), install, *(cell for heading in HEADINGS for cell in text[heading])]
     notebook = new_notebook(cells=cells, metadata=METADATA)
     for count, cell in enumerate(code_cells(notebook), start=1):
         cell.execution_count = count
@@ -393,7 +442,7 @@ def replaced(old: str, new: str) -> Callable[[NotebookNode], None]:
 
 
 def with_output(output: NotebookNode) -> Callable[[NotebookNode], None]:
-    return lambda notebook: code_cells(notebook)[1].outputs.append(output)
+    return lambda notebook: code_cells(notebook)[2].outputs.append(output)
 
 
 def with_metadata(**values: object) -> Callable[[NotebookNode], None]:
@@ -426,8 +475,20 @@ def without_ids(notebook: NotebookNode) -> None:
     notebook.nbformat_minor = 4
 
 
+def answered(notebook: NotebookNode) -> None:
+    exercise_cells(notebook)[0].outputs[0].data[MIME]["answered"] = True
+
+
+def without_its_hint(notebook: NotebookNode) -> None:
+    notebook.cells[-1].source = "Well. " + notebook.cells[-1].source
+
+
+def of_no_exercise(notebook: NotebookNode) -> None:
+    exercise_cells(notebook)[0].metadata.exercise = "monacosfl/fig6/no_such"
+
+
 def not_run(notebook: NotebookNode) -> None:
-    code_cells(notebook)[1].execution_count = None
+    code_cells(notebook)[2].execution_count = None
 
 
 def run_in_another_order(notebook: NotebookNode) -> None:
@@ -435,7 +496,7 @@ def run_in_another_order(notebook: NotebookNode) -> None:
 
 
 def without_outputs(notebook: NotebookNode) -> None:
-    code_cells(notebook)[-1].outputs = []
+    code_cells(notebook)[3].outputs = []
 
 
 BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
@@ -443,10 +504,11 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (has_the_headings, replaced("## Claims", "# Claims"), "more than one heading of level one"),
     (has_the_headings, replaced("## Claims", "### Claims"), "headings of level two"),
     (has_the_headings, replaced("## Claims", "## Another\n## Claims"), "headings of level two"),
-    (has_12_to_25_cells, shortened, "11 cells, expected 12 to 25"),
-    (has_12_to_25_cells, lengthened, "36 cells, expected 12 to 25"),
-    (has_parameters_that_papermill_reads, with_tags(0), "0 cells are tagged"),
-    (has_parameters_that_papermill_reads, with_tags(1, "parameters"), "2 cells are tagged"),
+    (has_12_to_25_cells, shortened, "10 cells, expected 12 to 25"),
+    (has_12_to_25_cells, lengthened, "35 cells, expected 12 to 25"),
+    (says_first_what_to_install, replaced("ADDRESS", "address"), "does not say what to install"),
+    (has_parameters_that_papermill_reads, with_tags(1), "0 cells are tagged"),
+    (has_parameters_that_papermill_reads, with_tags(2, "parameters"), "2 cells are tagged"),
     (has_parameters_that_papermill_reads, replaced('"smoke"', '"laptop"'), "no parameter `profile"),
     *(
         (has_parameters_that_papermill_reads, replaced("cuts: list[int] = [1, 3]", line), message)
@@ -483,10 +545,17 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (has_exercises_with_hint_and_solution, replaced("### 2", "### 2\n### 2\n### 2\n### 2"), "5 exercises"),
     (
         has_exercises_with_hint_and_solution,
-        replaced("2. Try\n<details><summary>Hint</summary>h</details>", "2. Try\n"),
-        r"exercise '2. Try' has no <details> with <summary>Hint",
+        replaced("1. Try\n<details><summary>Hint</summary>h</details>", "1. Try\n"),
+        r"exercise '1. Try' has no <details> with <summary>Hint",
     ),
-    (has_exercises_with_hint_and_solution, replaced("2. Try\n<details>", "2. Try\n"), "<summary>Hint</summary>"),
+    (has_exercises_with_hint_and_solution, replaced("1. Try\n<details>", "1. Try\n"), "<summary>Hint</summary>"),
+    (asks_for_predictions_before_their_hints, replaced("guess = ...", "guess = 3"), "does not ask for a guess"),
+    (asks_for_predictions_before_their_hints, replaced('predict("monacosfl/fig6/loss"', "print(1"), "does not ask for"),
+    (asks_for_predictions_before_their_hints, answered, "something else than that it is not answered"),
+    (asks_for_predictions_before_their_hints, replaced("How much?", "<summary>"), "between the question and its hint"),
+    (asks_for_predictions_before_their_hints, without_its_hint, "between the question and its hint"),
+    (asks_for_predictions_before_their_hints, of_no_exercise, "there is no exercise monacosfl/fig6/no_such"),
+    (imports_only_in_the_set_up, replaced("import predict", "import predict, check"), "an import under 'Exercises'"),
     (has_a_checked_output, replaced("# NBVAL_CHECK_OUTPUT\n", ""), "no cell is marked"),
     (has_a_checked_output, without_outputs, "shows nothing"),
     (is_valid, twice_the_same_id, "cell id abc is used twice"),
@@ -495,10 +564,10 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (is_valid, with_metadata(kernelspec={"name": "my-kernel", "display_name": "Mine"}), "kernel is not `python3`"),
     (is_valid, with_metadata(language_info={}), "no `language_info`"),
     (is_plain_python, replaced("import pandas", "%time import pandas"), "not plain Python"),
-    (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, None, 3\]"),
-    (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3\]"),
+    (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, 2, None, 4, 5\]"),
+    (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3, 4, 5\]"),
     (is_run_as_a_whole_by_nbval, replaced("NBVAL_CHECK_OUTPUT", "NBVAL_SKIP"), "NBVAL_SKIP hides a cell"),
-    (is_run_as_a_whole_by_nbval, with_tags(1, "raises-exception"), "tag raises-exception hides a cell"),
+    (is_run_as_a_whole_by_nbval, with_tags(2, "raises-exception"), "tag raises-exception hides a cell"),
     (
         stores_no_error_and_no_warning,
         with_output(new_output("error", ename="KeyError", evalue="", traceback=[])),

@@ -16,6 +16,7 @@ from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import Exercise, exercises_of, find_exercise
 from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.experiments.parameters import stored_with
+from fssl_core.experiments.refresh import INSTALLATION
 from fssl_core.reporting.course import MODULES
 from tests.notebooks.test_contract import (
     FOLDER,
@@ -24,13 +25,16 @@ from tests.notebooks.test_contract import (
     METADATA,
     ROOT,
     Rule,
+    answered,
     code_cells,
     defines_no_class_and_no_plotting,
+    exercise_cells,
     headings,
     imports_only_in_the_set_up,
     is_stored_with_what_it_declares,
     output_texts,
     replaced,
+    says_first_what_to_install,
 )
 
 NOTEBOOKS = sorted(FOLDER.glob("course/*.ipynb"))
@@ -39,10 +43,6 @@ LAST = ["What to take home", "Where to go deeper"]
 EXERCISES = range(4, 9)
 MINUTES = 90
 SLIDES = range(6, 41)
-
-
-def exercise_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    return [cell for cell in notebook.cells if "exercise" in cell.metadata]
 
 
 def has_the_sections(notebook: NotebookNode) -> list[str]:
@@ -55,8 +55,8 @@ def has_the_sections(notebook: NotebookNode) -> list[str]:
 
 
 def begins_with_a_result(notebook: NotebookNode) -> list[str]:
-    """Top-down: the first code after the set-up shows something, and asks for nothing."""
-    after = code_cells(notebook)[1:2]
+    """Top-down: the first code after installation and set-up shows something, and asks for nothing."""
+    after = code_cells(notebook)[2:3]
     return (
         [] if after and "exercise" not in after[0].metadata and after[0].outputs else ["does not begin with a result"]
     )
@@ -128,6 +128,7 @@ SHARED: list[Rule] = [  # with the notebooks of the papers
     imports_only_in_the_set_up,
     defines_no_class_and_no_plotting,
     is_stored_with_what_it_declares,
+    says_first_what_to_install,
     *HYGIENE,
 ]
 
@@ -151,7 +152,7 @@ def test_a_module_keeps_the_contract(path):
 def test_every_module_has_a_question_and_they_are_numbered(monkeypatch):
     monkeypatch.chdir(ROOT)
     ids = [notebook.id for notebook in find_notebooks(["course"])]
-    assert set(ids) <= set(MODULES), "give each module its question in fssl_core/reporting/course.py"
+    assert ids == list(MODULES), "a module and its question in fssl_core/reporting/course.py go together"
     assert [Path(id).name[:2] for id in MODULES] == [f"{number:02}" for number in range(1, len(MODULES) + 1)]
     titles = [notebook.title for notebook in find_notebooks(["course"])]
     assert [title.partition(".")[0] for title in titles] == [str(int(Path(id).name[:2])) for id in ids]
@@ -164,6 +165,7 @@ def good_module() -> NotebookNode:
     """A small module that keeps every rule."""
     table = "## Timetable\n| minutes | what |\n|---|---|\n| 40 | One |\n| 50 | Two |"
     cells = [new_markdown_cell(text) for text in ("# 3. Title", "## Goals", table, "## What you should know")]
+    cells.insert(1, new_code_cell(INSTALLATION, metadata={"tags": ["installation"]}))
     cells += [new_markdown_cell("## Set-up"), new_code_cell("from fssl_core.course import check")]
     shown = [nbformat.v4.new_output("display_data", data={"text/plain": "2"})]
     cells += [new_markdown_cell("## A first result"), new_code_cell("1 + 1", outputs=shown)]
@@ -183,10 +185,6 @@ def good_module() -> NotebookNode:
         cell.execution_count = count
     notebook.metadata["fssl"] = stored_with(cells)
     return notebook
-
-
-def answered(notebook: NotebookNode) -> None:
-    exercise_cells(notebook)[0].outputs[0].data[MIME]["answered"] = True
 
 
 def without_slides(notebook: NotebookNode) -> None:
@@ -214,8 +212,8 @@ BREAKS = [
     (has_the_sections, replaced("# 3. Title", "Title"), "no title"),
     (has_the_sections, replaced("## Goals", "## Aims"), "headings of level two"),
     (has_the_sections, replaced("## Where to go deeper", "## The end"), "headings of level two"),
-    (begins_with_a_result, lambda notebook: notebook.cells.pop(7), "does not begin with a result"),
-    (begins_with_a_result, lambda notebook: notebook.cells[7].update(outputs=[]), "does not begin with a result"),
+    (begins_with_a_result, lambda notebook: notebook.cells.pop(8), "does not begin with a result"),
+    (begins_with_a_result, lambda notebook: notebook.cells[8].update(outputs=[]), "does not begin with a result"),
     (has_a_timetable_of_90_minutes, replaced("| 40 |", "| 45 |"), "95 minutes"),
     (has_exercises_that_check_themselves, without_an_exercise, "3 exercises, expected 4 to 8"),
     (has_exercises_that_check_themselves, without_its_name, "without saying of which exercise"),
