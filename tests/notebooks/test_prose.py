@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -31,8 +32,13 @@ ARTIFACTS = {notebook.id: notebook for notebook in find_notebooks() if notebook.
 
 def prose(notebook: Notebook) -> str:
     """The Markdown that speaks of recorded results, but for the title's cell; a blank for what is no prose."""
-    cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"]
-    texts = ["".join(cell["source"]) for cell in cells[1:] if cell["cell_type"] == "markdown"]
+    cells = json.loads(notebook.path.read_text(encoding="utf-8"))["cells"][1:]
+    cells = [cell for cell in cells if "exercise" not in cell["metadata"]]  # guesses stand between an exercise's lines
+    texts = [
+        "\n\n".join("".join(cell["source"]) for cell in neighbours)
+        for markdown, neighbours in groupby(cells, key=lambda cell: cell["cell_type"] == "markdown")
+        if markdown
+    ]
     text = "\n\n".join(text for text in texts if "laptop" in text)
     return NO_PROSE.sub(lambda block: " " * len(block[0]), text)
 
