@@ -22,7 +22,8 @@ Values = float | Sequence[float]
 PROSE = Path(__file__).parent / "prose"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+(?!\w|\.\d)|(?= ?%))")  # a decimal or a percentage
 NO_PROSE = re.compile(  # generated blocks, code, equations, pictures, targets of links
-    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|\$\$[^$]+\$\$|\$[^$]+\$|(?<=\])\([^)\n]*\)|!\[[^\]\n]*\]",
+    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|"
+    r"(\${1,2})[^$]+\2|(?<=\])\([^)\n]*\)|!\[[^\]\n]*\]",
     re.DOTALL,
 )
 ARTIFACTS = {notebook.id: notebook for notebook in find_notebooks() if notebook.is_artifact}

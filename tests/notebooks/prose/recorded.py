@@ -6,7 +6,8 @@ from functools import cache
 
 import pandas as pd
 
-from fssl_core.claims.judge import all_verdicts
+from fssl_core.claims import judge
+from fssl_core.claims.estimation import Estimate
 from fssl_core.claims.verdict import Verdict
 from fssl_core.paths import records_root
 from fssl_core.settings import flat
@@ -23,11 +24,21 @@ def verdict(id: str, reading: str | None = None) -> Verdict:
     """What is known of a claim from its `laptop` record; of the reading whose name begins so, where there are two."""
     found = [
         one
-        for one in all_verdicts(id.partition("-")[0], "laptop")
+        for one in judge.all_verdicts(id.partition("-")[0], "laptop")
         if one.id == id and one.reading.startswith(reading or "")
     ]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
+
+
+@cache
+def comparisons(id: str, reading: str | None = None) -> list[Estimate]:
+    """The estimates that a claim joins, in its order, each with ``interval()``: see :func:`verdict`."""
+    judged = verdict(id, reading)
+    readings = dict(judge._readings(judged.paper, record(judged.artifact)))
+    results = readings.get(judged.reading, next(iter(readings.values())))
+    outcome = judge._answer(judge.CHECKS[id].rule, lambda: judge.CHECKS[id].ours(results))
+    return [one.estimate for one in outcome.leaves()]
 
 
 @cache
