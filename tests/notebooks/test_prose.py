@@ -23,7 +23,7 @@ PROSE = Path(__file__).parent / "prose"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+(?!\w|\.\d)|(?= ?%))")  # a decimal or a percentage
 NO_PROSE = re.compile(  # generated blocks, code, equations, pictures, targets of links
     r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|"
-    r"(\${1,2})[^$]+\2|(?<=\])\([^)\n]*\)|!\[[^\]\n]*\]",
+    r"(\${1,2})[^$]+\2|(?<=\])\([^)\n]*\)|Section \d[\d.]*|!\[[^\]\n]*\]",
     re.DOTALL,
 )
 ARTIFACTS = {notebook.id: notebook for notebook in find_notebooks() if notebook.is_artifact}
