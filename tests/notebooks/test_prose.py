@@ -23,8 +23,8 @@ Values = float | Sequence[float]
 PROSE = Path(__file__).parent / "prose"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+(?!\w|\.\d)|(?= ?%))")  # a decimal or a percentage
 NO_PROSE = re.compile(  # generated blocks, code, equations, targets of links, pictures, sections of papers
-    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|\$[^$]+\$|(?<=\])\([^)\n]*\)|!\[[^\]\n]*\]"
-    r"|Sections? \d+\.\d+",
+    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|(\${1,2})[^$]+\2|(?<=\])\([^)\n]*\)"
+    r"|!\[[^\]\n]*\]|Sections? \d[\d.]*",
     re.DOTALL,
 )
 ARTIFACTS = {notebook.id: notebook for notebook in find_notebooks() if notebook.is_artifact}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from fssl_core.claims.judge import all_verdicts
+from fssl_core.claims import judge
+from fssl_core.claims.estimation import Estimate
 from fssl_core.claims.verdict import Verdict
 from fssl_core.paths import records_root
 from fssl_core.settings import flat
@@ -29,7 +30,7 @@ def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
 @cache
 def verdicts(paper: str) -> list[Verdict]:
     """All verdicts on a paper's `laptop` records."""
-    return all_verdicts(paper, "laptop")
+    return judge.all_verdicts(paper, "laptop")
 
 
 def verdict(id: str, reading: str | None = None) -> Verdict:
@@ -38,6 +39,16 @@ def verdict(id: str, reading: str | None = None) -> Verdict:
     found = [one for one in all_of_paper if one.id == id and one.reading.startswith(reading or "")]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
+
+
+@cache
+def comparisons(id: str, reading: str | None = None) -> list[Estimate]:
+    """The estimates that a claim joins, in its order, each with ``interval()``: see :func:`verdict`."""
+    judged = verdict(id, reading)
+    readings = dict(judge._readings(judged.paper, record(judged.artifact)))
+    results = readings.get(judged.reading, next(iter(readings.values())))
+    outcome = judge._answer(judge.CHECKS[id].rule, lambda: judge.CHECKS[id].ours(results))
+    return [one.estimate for one in outcome.leaves()]
 
 
 @cache

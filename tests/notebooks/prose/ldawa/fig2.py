@@ -1,0 +1,34 @@
+from fssl_core.evaluation.landscape_runs import LandscapeSettings
+from tests.notebooks.prose.recorded import record, verdict
+
+PLANE = "landscapes in the filter-normalised plane, which the record leaves out"
+NOT_RECORDED = {
+    "gone: 0.06 and 0.06": PLANE,
+    "0.20 and 0.08, lower": PLANE,
+    "0.34 for SimCLR and 0.51 for Barlow Twins": "models of the stored runs, which the exercise takes",
+}
+METHODS = ["FedAvg", "L-DAWA", "L-DAWA after FedAvg"]
+
+
+def numbers():
+    ours = record("ldawa/fig2").groupby(["ssl_method", "method"])
+    rise, path, loss, norm = (
+        ours[name].mean() for name in ("circle_loss_increase", "path_ratio", "final_loss", "final_norm")
+    )
+    simclr, barlow = rise["SimCLR"], rise["Barlow Twins"]
+    wider = verdict("ldawa-fig2-wider-basin", "the paper")
+    radius = 100 * LandscapeSettings.radii[0]
+    larger = 100 * (norm.xs("FedAvg", level="method") / norm.xs("L-DAWA", level="method") - 1)
+    return {
+        "by 0.11 at FedAvg, by 0.21 at L-DAWA and by 0.15 at": [*simclr[METHODS]],
+        "between -0.39 and 0.19": (-wider.low, wider.high),
+        "0.41 and 0.65 on": [*barlow[METHODS[:2]]],
+        "1.27 against 1.38 times": (path["SimCLR", "L-DAWA"], path["SimCLR", "FedAvg"]),
+        "FedAvg, 1.43": path["SimCLR", "L-DAWA after FedAvg"],
+        "2.07 against 1.74": (loss["SimCLR", "L-DAWA"], loss["SimCLR", "FedAvg"]),
+        "5 % in the claim": radius,
+        "at 5 % of the norm": radius,
+        "37.6 and 35.3 (SimCLR)": [*norm["SimCLR"][METHODS[:2]]],
+        "38.2 and 32.4 (Barlow Twins)": [*norm["Barlow Twins"][METHODS[:2]]],
+        "18 % larger": larger["Barlow Twins"],
+    }
