@@ -104,9 +104,9 @@ def curves(settings: Settings, load: ClientLoad | None) -> pd.DataFrame:
     """kNN accuracy after each epoch or round of a finished training, beside what a client has spent until then.
 
     Returns:
-        the columns ``epoch``, those of :data:`BUDGETS`, ``passes`` being over the images, and ``knn_accuracy``, which is
-        that of the engine: of the projection layers where the model is split, of the features elsewhere. The first
-        phase of MFCL is spent before its first row. No row of an untrained model.
+        the columns ``epoch``, those of :data:`BUDGETS`, ``passes`` being over the images, and ``knn_accuracy``, that of
+        the engine: of the projection layers in split and modular training, of the features elsewhere. The first phase
+        of MFCL is spent before its first row. No row of an untrained model.
     """
     if load is None:
         return pd.DataFrame(columns=["epoch", *BUDGETS, "knn_accuracy"], dtype=float)

@@ -78,9 +78,7 @@ PAPERS: dict[str, Paper] = {
 }
 
 WORKS: dict[str, Paper] = PAPERS | {  # what has notebooks of figures and tables
-    "benchmark": Paper(
-        "One table: every method under one protocol", "", "no paper: a comparison of this project's own"
-    ),
+    "benchmark": Paper("One table: every method under one protocol", "", "no paper, but a comparison of our own"),
 }
 
 
