@@ -187,7 +187,8 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     Args:
         results: a row a method and seed on one division: the columns method, reference, seed, ``memory_bytes``,
             ``traffic_bytes``, ``explained`` (the most that an attack explains of what a client sends; missing where
-            none was run) and ``measure``.
+            none was run) and ``measure``; with a column ``untrained``, the same of the untrained model, the answer says
+            so where the best is not shown to have learned.
         memory, traffic: of a client, in bytes; its peak, and all that it sends and receives.
         private: leave out methods whose messages show images: ``explained`` above :data:`EXPOSED`. What no attack was
             run on stays, and says so.
@@ -215,12 +216,20 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     behind = {name: quantities[best] - quantities[name] for name in others}
     level_with = [name for name, gap in behind.items() if not gap.estimate.interval(level)[0] > 0]
     rows = [_candidate(name, quantities[name], behind.get(name), name in [best, *level_with]) for name in order]
-    candidates = pd.DataFrame(rows).join(means[["memory_bytes", "traffic_bytes", "explained"]], on="method")
+    needed = means[["memory_bytes", "traffic_bytes"]] / MB
+    needed.columns = ["memory, MB", "traffic, MB"]
+    candidates = pd.DataFrame(rows).join(needed, on="method").join(means["explained"], on="method")
     low, high = quantities[best].estimate.interval()
-    sure = "one seed, no interval" if np.isnan(low) else f"{LEVEL:.0%} interval {low:.1%} to {high:.1%}"
-    answer = f"{best}: {means.loc[best, measure]:.1%} ({sure})."
+    if np.isnan(low):
+        answer = f"Undecided: one seed has no interval. The best mean of {len(order)} methods is that of {best}."
+        return Choice(answer, candidates)
+    answer = f"{best}: {means.loc[best, measure]:.1%} ({LEVEL:.0%} interval {low:.1%} to {high:.1%})."
     if level_with:
         answer = f"Undecided between {'; '.join([best, *level_with])}. The best mean is that of {answer}"
+    if "untrained" in results:
+        gained = results.assign(gained=results[measure] - results["untrained"])
+        if not Cells(gained, "gained", ["method"]).mean(method=best).estimate.interval()[0] > 0:
+            answer += " That it is better than an untrained model is not shown."
     untested = [name for name in [best, *level_with] if private and np.isnan(means.loc[name, "explained"])]
     if untested:
         answer += f" No attack was run on what {'; '.join(untested)} would send: that it is private is not shown."

@@ -1,5 +1,7 @@
 """The methods of the benchmark: the same images, seen equally often; one evaluation; rates tuned alike; a new row."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -22,7 +24,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.experiments.dry_run import collecting
 from fssl_core.federation.aggregation import RULES
-from fssl_core.training.modular import ModularSettings
+from fssl_core.training.modular import ModularSettings, ModularTrainer
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 
@@ -64,8 +66,6 @@ def counted(settings, run=None) -> int:
 
 
 def module_trainer(settings, data):
-    from fssl_core.training.modular import ModularTrainer
-
     return ModularTrainer(settings, data, settings.phase1.build_model(data).client_module)
 
 
@@ -96,11 +96,8 @@ def test_equal_problems_make_equal_runs_and_each_of_its_values_another():
     keys = {name: [one.key for one in settings] for name, settings in trainings(SMOKE).items()}
     assert keys == {name: [one.key for one in settings] for name, settings in trainings(SMOKE).items()}
     assert len({key for some in keys.values() for key in some}) == sum(map(len, keys.values()))
-    for other in (
-        Problem("smoke", "classes:2"),
-        Problem("smoke", PARTITIONS[0], seed=1),
-        Problem("smoke", PARTITIONS[0], rate=2.0),
-    ):
+    for changed in ({"partition": "classes:2"}, {"seed": 1}, {"rate": 2.0}):
+        other = replace(SMOKE, **changed)
         for name, settings in trainings(other).items():
             same_data = name == "SimCLR" and other.partition != SMOKE.partition  # all images in one place
             assert (keys[name] == [one.key for one in settings]) == same_data, name

@@ -147,11 +147,18 @@ def test_methods_that_the_best_does_not_beat_are_named_with_it():
     assert "No attack was run on what near would send" in found.answer
 
 
+@pytest.mark.parametrize(("start", "learned"), [(0.3, True), (0.5, False)])
+def test_the_best_has_to_have_learned(start, learned):
+    frame = table(closed=0.5, other=0.3)
+    found = choose(frame.assign(untrained=start + 0.05 * frame.seed), **LIMITS)
+    assert ("better than an untrained model is not shown" in found.answer) is not learned
+
+
 def test_one_seed_decides_nothing():
     frame = table(closed=0.5, other=0.1)
     found = choose(frame[frame.seed == 0], **LIMITS)
-    assert found.answer.startswith("Undecided between closed; other.")
-    assert "one seed, no interval" in found.answer
+    assert found.answer == "Undecided: one seed has no interval. The best mean of 2 methods is that of closed."
+    assert found.candidates["memory, MB"].tolist() == [50, 50]
 
 
 def test_other_tables_are_refused():

@@ -15,11 +15,11 @@ from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, SimCLR
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
-from fssl_core.training.modular import ModularSettings
 from fssl_core.training.split import SplitTrainer
 from tests.costs.step_memory import held_bytes, in_each_stage
 from tests.training.test_layerwise import tiny as layerwise
 from tests.training.test_modular import phase1 as autoencoder
+from tests.training.test_modular import phase2 as modular
 from tests.training.test_split import tiny as split
 from tests.training.test_split import tiny_data
 
@@ -189,9 +189,7 @@ def test_memory_is_that_of_a_real_step_of_averaging(objective, others, update):
     with SavedActivations(own) as saved:
         trainer.step(*trainer.batches(0, 0)[0])
     assert 0.9 < stage.memory.saved_bytes / saved.peak_bytes <= 1
-    model, target = (
-        sum(block.nbytes for block in matrix.blocks.values()) for matrix in (trainer.worker, trainer.target)
-    )
+    model, target = (sum(block.nbytes for block in one.blocks.values()) for one in (trainer.worker, trainer.target))
     assert stage.memory.model_bytes == model
     assert stage.memory.gradient_bytes == trainer.worker.weights.grad.nbytes == stage.memory.optimiser_bytes
     kept = model * (update.keeps + update.follows_training)
@@ -201,7 +199,7 @@ def test_memory_is_that_of_a_real_step_of_averaging(objective, others, update):
 def test_a_client_of_modular_training_passes_each_image_forward_once_for_each_view_that_it_sends():
     first = autoencoder(rounds=3, clients=4, partition="iid")
     data = Pixels.of(DATA)
-    alone, both = client_load(first, data), client_load(ModularSettings(phase1=first, pairs=5), data)
+    alone, both = (client_load(s, data) for s in (first, modular(first, pairs=5)))
     forward = forward_macs(first.build_model(data).client_module, (1, 8, 8)).total
     assert both.macs - alone.macs == 12 * 5 * 2 * forward  # 12 images, 5 pairs
     assert both.memory_bytes == alone.memory_bytes
