@@ -25,6 +25,7 @@ examples:
   fssl reproduce monacosfl/fig6 --profile laptop       one figure, larger
   fssl reproduce monacosfl/fig6 --set 'seeds=[0, 1]'   one figure, other settings
   fssl record monacosfl/fig6 --profile laptop          write the reference record of a figure, with its defaults
+  fssl benchmark mine.py --profile laptop              the table of all methods, with one of yours
   fssl data cifar10 --download                         fetch a data set
   fssl claims --paper monacosfl                        what became of the paper's claims
   fssl gallery                                         bring the README up to date with the recorded results
@@ -104,6 +105,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     text = "compute the runs on the Dask cluster whose scheduler is there, e.g. tcp://10.0.0.1:8786"
     command.add_argument("--cluster", metavar="ADDRESS", help=text)
+
+    text = "compare all methods under one protocol, with one of your own if you like"
+    command = add("benchmark", _benchmark, text)
+    text = "a Python file that adds methods to fssl_core.benchmark.METHODS; docs/how_to.md has one"
+    command.add_argument("own", nargs="?", metavar="FILE", help=text)
+    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    text = "set a parameter of the notebook, as for `fssl reproduce`; repeatable"
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
 
     text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
     command = add("record", _record, text)
@@ -245,6 +254,19 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         cluster=arguments.cluster,
     )
     return _tell_outcome(table, f"Figures and numbers: {shown_path(figures_root())}/<artifact>.{arguments.profile}.*")
+
+
+def _benchmark(arguments: argparse.Namespace) -> int:
+    from fssl_core.experiments.notebooks import execute
+    from fssl_core.paths import figures_root, project_root, shown_path
+
+    parameters = dict(_assignment(text) for text in arguments.set)
+    if arguments.own:
+        if not os.path.isfile(arguments.own):
+            raise SettingError("FILE", arguments.own, "a Python file that adds methods to the benchmark")
+        parameters["own"] = os.path.relpath(arguments.own, project_root())  # where notebooks are executed
+    table = execute(["benchmark/one_table"], profile=arguments.profile, parameters=parameters)
+    return _tell_outcome(table, f"The table: {shown_path(figures_root())}/benchmark/one_table.{arguments.profile}.csv")
 
 
 def _record(arguments: argparse.Namespace) -> int:

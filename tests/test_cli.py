@@ -104,6 +104,19 @@ def test_reproduce_reads_values_as_yaml(project, executed):
     assert executed == [(["monacosfl/fig6"], values)]
 
 
+def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkeypatch, capsys):
+    (project / "elsewhere").mkdir()
+    (project / "elsewhere" / "mine.py").touch()
+    cli.main(["benchmark"])
+    monkeypatch.chdir(project / "elsewhere")
+    cli.main(["benchmark", "mine.py", "--profile", "laptop", "--set", "seeds=[0]"])
+    plain = {"profile": "smoke", "parameters": {}}
+    own = {"profile": "laptop", "parameters": {"seeds": [0], "own": "elsewhere/mine.py"}}  # from the project's folder
+    assert executed == [(["benchmark/one_table"], plain), (["benchmark/one_table"], own)]
+    assert cli.main(["benchmark", "yours.py"]) == 2
+    assert "FILE='yours.py' cannot be used: expected a Python file that adds methods" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

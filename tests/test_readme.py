@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from fssl_core import cli
+from fssl_core.benchmark import METHODS
 from fssl_core.experiments.notebooks import find_notebooks, parameters_for
 from fssl_core.federation.aggregation import RULES
 from fssl_core.models import ARCHITECTURES
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md")), ROOT / "examples" / "flower" / "README.md"]
 NAMED = re.compile(r"`([\w./-]+\.(?:py|ipynb|md|toml|yaml))`")
+OWN = ("FedSimCLR, nearest half", "two objectives")  # of the benchmark
 LINKED = re.compile(r"""\]\(([^)#\s]+)\)|(?:href|src)="([^"#]+)\"""")
 
 
@@ -57,8 +59,8 @@ def save(noise: np.random.Generator, folder: Path, count: int) -> None:
 def test_python_runs_at_the_smoke_profile(code, folders, monkeypatch, capsys):
     for variable, folder in zip(("FSSL_RUNS", "FSSL_DATA"), folders, strict=True):
         monkeypatch.setenv(variable, str(folder))
-    for registry in (ARCHITECTURES, RULES):
-        for name in ("plain", "squared"):  # taken out again at the end
+    for registry in (ARCHITECTURES, RULES, METHODS):
+        for name in ("plain", "squared", "nearest half", *OWN):  # taken out again at the end
             monkeypatch.setitem(registry, name, None)
             del registry[name]
     exec(compile(code.replace('"laptop"', '"smoke"'), "a page", "exec"), {"__name__": "readme"})

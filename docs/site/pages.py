@@ -13,7 +13,7 @@ from nbformat.v4 import new_markdown_cell, new_output
 from fssl_core.claims.verdict import AS_PRINTED, Verdict, counts, in_words, paper_in_words
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.experiments.refresh import fill, read_notebook
-from fssl_core.papers.reference import PAPERS
+from fssl_core.papers.reference import PAPERS, WORKS
 from fssl_core.reporting.course import CHAPTERS, COURSE
 from fssl_core.reporting.gallery import filled, kept_verdicts, summary
 
@@ -29,11 +29,12 @@ def pages(ids: Sequence[str], package: str) -> dict[str, str]:
     full = {notebook.id for notebook in find_notebooks(ids)}
     verdicts = kept_verdicts()
     order = [id for id in COURSE if id in notebooks]
-    order += [id for id in notebooks if id.partition("/")[0] in PAPERS and id not in order]
+    order += [id for id in notebooks if id.partition("/")[0] in WORKS and id not in order]
     values = {
         "package": package,
-        "papers": PAPERS,
-        "paper_pages": [f"papers/{key}.md" for key in PAPERS],
+        "papers": WORKS,
+        "claimed": [*PAPERS],
+        "paper_pages": [f"papers/{key}.md" for key in WORKS],
         "chapters": CHAPTERS,
         "questions": COURSE,
         "verdicts": verdicts,
@@ -54,7 +55,7 @@ def pages(ids: Sequence[str], package: str) -> dict[str, str]:
         "index.md": f"{readme}\n{rendered('contents.md', **values)}",
         "gallery.md": rendered("gallery.md", **values),
         "claims.md": rendered("claims.md", **values),
-        **{f"papers/{key}.md": rendered("paper.md", key=key, **values) for key in PAPERS},
+        **{f"papers/{key}.md": rendered("paper.md", key=key, **values) for key in WORKS},
         **api(package),
     }
     for id, notebook in notebooks.items():
@@ -78,7 +79,7 @@ def prepare(content: nbformat.NotebookNode, notebook: Notebook, verdicts: Sequen
     pictures says what it is.
     """
     fill(content.cells, {"navigation": "", "claims": claims})
-    if notebook.id.partition("/")[0] not in PAPERS:
+    if notebook.id.partition("/")[0] not in WORKS:
         return
     section = ""
     if verdicts:

@@ -1,4 +1,4 @@
-"""What a whole training asks of one client, layer-wise or in split learning, counted on the modules of the run.
+"""What a whole training asks of one client, with any engine that trains without labels, counted on the run's modules.
 
 LW-FedSSL (Tun et al., arXiv:2401.11647) and MonAcoSFL (Przewięźlikowski et al., ECML PKDD 2024) both shrink what a
 client computes and holds, and count it in their own ways: the one for a single input of a vision transformer and as the
@@ -11,6 +11,11 @@ peak of a process, the other not at all. Here both are counted by one rule, at t
   which it is largest: a bound of the peak from below. Images in store, workspaces and passing results are left out. A
   transformer's attention keeps its weights, as it does without a fused kernel.
 
+Layer-wise and split training are counted to the byte. In plain federated averaging and MFCL what autograd keeps of the
+loss itself is left out (similarities of a batch, queue or dictionary), as are Orchestra's passes before the first round
+and its local clustering. What a client keeps beside its model counts as a second model: a target branch; its last model
+(FedU, FedEMA, MOON) and the global one (FedProx, MOON); a queue; the dictionary of FedCA.
+
 Differs from the papers: LW-FedSSL's GFLOPs leave out the target branch and one view of MoCoV3 and BYOL; MocoSFL's rule
 (:data:`~fssl_core.costs.compute.MOCOSFL_PASSES`) has one pass for backward. Under a precision of bfloat16 autograd
 keeps 2 bytes of most values; here they have 4.
@@ -19,21 +24,26 @@ What a client sends and receives is counted where it happens, by the run's own l
 """
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from fssl_core.costs.activations import ADAMW_STATES
+from fssl_core.costs.activations import ADAMW_STATES as ADAM_STATES
 from fssl_core.costs.compute import Memory, forward_macs, saved_bytes, training_memory
 from fssl_core.costs.layerwise import TRAINED_PASSES
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
+from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.schedule import Stage
-from fssl_core.objectives.base import Learner
+from fssl_core.objectives.base import Learner, Objective
+from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
+from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
+from fssl_core.training.modular import AutoencoderSettings, ModularSettings
+from fssl_core.training.moon import MoonSettings
 from fssl_core.training.split import SplitSettings
 
 VIEWS = 2
@@ -89,7 +99,7 @@ class ClientLoad:
         return self.peak.memory.total_bytes
 
 
-def client_load(settings: LayerwiseSettings | SplitSettings, data: Dataset) -> ClientLoad:
+def client_load(settings: AveragingSettings | SplitSettings | ModularSettings, data: Dataset) -> ClientLoad:
     """Computation and memory of one client.
 
     Args:
@@ -103,7 +113,12 @@ def client_load(settings: LayerwiseSettings | SplitSettings, data: Dataset) -> C
         return _layerwise(settings, data)
     if isinstance(settings, SplitSettings):
         return _split(settings, data)
-    raise SettingError("settings", type(settings).__name__, "LayerwiseSettings or SplitSettings")
+    if isinstance(settings, ModularSettings):
+        return _modular(settings, data)
+    if type(settings) in (AveragingSettings, AutoencoderSettings, MoonSettings):  # others hold parts, or train twice
+        return _averaging(settings, data)
+    expected = "settings of averaging, layer-wise, split or modular training"
+    raise SettingError("settings", type(settings).__name__, expected)
 
 
 # ---------------------------------------------------------------- layer-wise
@@ -139,7 +154,7 @@ def _stage(trainer: LayerwiseTrainer, stage: Stage, batch: int) -> StageLoad:
         macs += forward_macs(trainer.frozen, image).total
     if trainer.target is not None:
         macs += forward_macs(learner.target, features).total
-    states = ADAMW_STATES if s.optimizer == "adamw" else int(s.momentum > 0)
+    states = ADAM_STATES if s.optimizer == "adamw" else int(s.momentum > 0)
     memory = Memory(
         model_bytes=_nbytes([*worker.blocks.values(), *trainer.frozen.state_dict().values()]),
         gradient_bytes=worker.weights.grad.nbytes,
@@ -160,6 +175,69 @@ class _LocalLoss(nn.Module):
 
     def forward(self, views: Tensor) -> Tensor:
         return self.learner.loss(views)[0]
+
+
+# ---------------------------------------------------------------- averaging, and MFCL, whose first phase is that
+
+
+def views_of(objective: Objective) -> tuple[int, int]:
+    """Views of an image through the model in training, and through the target branch."""
+    if objective.supervised:
+        return 1, 0
+    if objective.name == "moco-v2":
+        return (2, 2) if objective.symmetric else (1, 1)
+    return 2, (1 if objective.name == "orchestra" else 2) * objective.has_target
+
+
+def _averaging(settings: AveragingSettings, data: Dataset) -> ClientLoad:
+    s, image = settings, _image(data)
+    images = [len(part) for part in s.divide(data)]
+    used = torch.tensor([s.used(count) for count in images])
+    seen = s.local_epochs * sum(int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds))
+    model = s.build_model(data)
+    target = s.objective.build_target(model)
+    forward = forward_macs(model, image).total
+    online, targets = views_of(s.objective)
+    contrasts = isinstance(s, MoonSettings) and s.objective.contrast_weight > 0
+    macs = (TRAINED_PASSES * online + 2 * contrasts) * forward
+    if target is not None:
+        macs += targets * forward_macs(target, image).total
+    of_dictionary = 2 * forward * seen / s.local_epochs if s.objective.name == "fedca" else 0  # of a last pass
+
+    parameters, whole = _nbytes(model.parameters()), _nbytes(model.state_dict().values())
+    matrices = ClientMatrix(model, 1).requires_grad_(), None if target is None else ClientMatrix(target, 1)
+    remembered = s.objective.learner(*matrices).initial_state(generator(s.seed, "memory", 0))
+    kept = _tensor_bytes(remembered) + (0 if target is None else _nbytes(target.state_dict().values()))
+    kept += whole * (2 * contrasts + s.client_update.keeps + s.client_update.follows_training + (s.proximal > 0))
+    if s.objective.name == "fedca":
+        kept += sum(images) * s.objective.projector[-1] * next(model.parameters()).element_size()
+    adam = isinstance(s, AutoencoderSettings)
+    memory = Memory(
+        model_bytes=whole,
+        gradient_bytes=parameters,
+        optimiser_bytes=parameters * (ADAM_STATES if adam else s.momentum > 0),
+        momentum_model_bytes=kept,
+        saved_bytes=saved_bytes(model, image, online * min(s.batch, max(images))),
+    )
+    return ClientLoad((seen * macs + of_dictionary) / s.clients, (StageLoad(1, macs, memory),))
+
+
+def _modular(settings: ModularSettings, data: Dataset) -> ClientLoad:
+    """The first phase, and a forward pass for each view that is sent."""
+    s = settings
+    check_choice("missing", s.missing, (0.0,))
+    first = _averaging(s.phase1, data)
+    module = s.phase1.build_model(data).client_module
+    sent = VIEWS * s.pairs * s.datamix * len(data.train) / s.clients
+    return replace(first, macs=first.macs + sent * forward_macs(module, _image(data)).total)
+
+
+def _tensor_bytes(value: object) -> int:
+    """Of all tensors in nested plain values."""
+    if isinstance(value, Tensor):
+        return value.nbytes
+    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return sum(map(_tensor_bytes, inside))
 
 
 # ---------------------------------------------------------------- split

@@ -15,6 +15,7 @@ Schemes:
   have equal parts of the rest of it; images of further classes go to nobody. With equally frequent classes this is the
   bias sigma of Wang et al., "Optimizing Federated Learning on Non-IID Data with Reinforcement Learning", 2020, and with
   two clients and 0.99 the extreme imbalance of MFCL, Figure 4.
+- ``"part:i/n:scheme"``: for one client, who trains alone, what client i of n (from 0) has under another scheme.
 """
 
 import numpy as np
@@ -26,6 +27,7 @@ from fssl_core.random import generator
 from fssl_core.settings import checked
 
 SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, dirichlet-equal:alpha, majority:share, one-class"
+SCHEMES += ", part:i/n:scheme"
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
 
@@ -56,6 +58,8 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         raise SettingError("labels", shown, "a tensor of whole numbers, one for each image")
     if not 1 <= clients <= len(labels):
         raise SettingError("clients", clients, f"from 1 to {len(labels)}, the number of images")
+    if scheme.startswith("part:"):
+        return [_part(labels, clients, scheme, seed)]
     draw = generator(seed, "partition")
     device, labels = labels.device, labels.cpu()
     kind, _, argument = scheme.partition(":")
@@ -76,6 +80,17 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
     else:
         raise SettingError("partition", scheme, f"one of {SCHEMES}")
     return [part.sort().values.to(device) for part in parts]
+
+
+def _part(labels: Tensor, clients: int, scheme: str, seed: int) -> Tensor:
+    """The images of one client of another federation."""
+    _, which, *rest = scheme.split(":", 2)
+    place, _, of = which.partition("/")
+    if not (rest and place.isdecimal() and of.isdecimal() and int(place) < int(of)):
+        raise SettingError("partition", scheme, "part:i/n:scheme with i from 0 to n - 1, as in part:0/10:classes:2")
+    if clients != 1:
+        raise SettingError("clients", clients, f"1 for {scheme!r}: one client alone")
+    return partition(labels, int(of), rest[0], seed)[int(place)]
 
 
 def _number(scheme: str, text: str, kind: type[int] | type[float]) -> float:

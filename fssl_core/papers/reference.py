@@ -77,6 +77,10 @@ PAPERS: dict[str, Paper] = {
     ),
 }
 
+WORKS: dict[str, Paper] = PAPERS | {  # what has notebooks of figures and tables
+    "benchmark": Paper("One table: every method under one protocol", "", "no paper, but a comparison of our own"),
+}
+
 
 def paper_table(key: str, table: str) -> pd.DataFrame:
     """A table of a paper in long format, one printed cell per row.
@@ -152,7 +156,9 @@ def paper_settings(key: str) -> dict[str, Any]:
 
 
 def paper_claims(key: str) -> list[Claim]:
-    """The testable claims of a paper, in the order of its claims file."""
+    """The testable claims of a paper, in the order of its claims file; none of a work that is no paper."""
+    if key in WORKS and key not in PAPERS:
+        return []
     return [Claim(**entry) for entry in _yaml(key, "claims")["claims"]]
 
 

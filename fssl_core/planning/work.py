@@ -13,6 +13,7 @@ from math import prod
 import torch
 from torch import nn
 
+from fssl_core.costs.client_load import views_of
 from fssl_core.data.datasets import Dataset, ImageSet
 from fssl_core.models.stages import reshape_layer, stages
 from fssl_core.objectives import Objective
@@ -139,7 +140,7 @@ def sizes(settings: FederationSettings, data: Dataset) -> list[int]:
     """Images of each client; those of another seed have the same distribution."""
     key = (settings.dataset, settings.train_images, settings.clients, settings.partition)
     if key not in _sizes:
-        if settings.partition.startswith(("dirichlet:", "majority")):
+        if settings.partition.startswith(("dirichlet:", "majority", "part:")):
             _sizes[key] = [len(part) for part in settings.changed(seed=0).divide(data)]
         else:
             _sizes[key] = [len(data.train) // settings.clients] * settings.clients
@@ -185,15 +186,6 @@ def evaluation_bytes(data: Dataset, width: int) -> float:
 
 
 # ---------------------------------------------------------------- federated averaging
-
-
-def views_of(objective: Objective) -> tuple[int, int]:
-    """Views of an image through the model in training, and through the target branch."""
-    if objective.supervised:
-        return 1, 0
-    if objective.name == "moco-v2":
-        return (2, 2) if objective.symmetric else (1, 1)
-    return 2, (1 if objective.name == "orchestra" else 2) * objective.has_target
 
 
 def loss_flops(objective: Objective, batch: int, images_of_others: int) -> float:

@@ -25,7 +25,7 @@ from fssl_core.experiments.parameters import changed_parameters, take_parameters
 from fssl_core.experiments.provenance import cpu_name, git_state
 from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
-from fssl_core.papers.reference import PAPERS, Paper
+from fssl_core.papers.reference import WORKS, Paper
 from fssl_core.paths import PROFILES, figures_root, records_root, shown_path
 from fssl_core.settings import check_choice
 
@@ -47,8 +47,8 @@ class Artifact:
 
     def __init__(self, id: str, profile: str, changed: Mapping[str, Any] | None = None) -> None:
         key, _, name = id.partition("/")
-        if key not in PAPERS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise SettingError("id", id, f"<paper>/<artifact> with a paper of {', '.join(PAPERS)}")
+        if key not in WORKS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise SettingError("id", id, f"<paper>/<artifact> with a paper of {', '.join(WORKS)}")
         check_choice("profile", profile, PROFILES)
         self.id, self.profile, self.key, self.name = id, profile, key, name
         self.changed = dict(changed or {})
@@ -75,7 +75,7 @@ class Artifact:
     @property
     def paper(self) -> Paper:
         """Title, venue and short citation of the artifact's paper."""
-        return PAPERS[self.key]
+        return WORKS[self.key]
 
     def subtitle(self, *, data: str, seeds: Sequence[int] | Mapping[Any, Sequence[int]] = ()) -> str:
         """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds · changed: epochs=3"``.

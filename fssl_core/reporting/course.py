@@ -71,6 +71,12 @@ CHAPTERS: dict[str, Chapter] = {  # by the paper's key, in the order of the cour
         "SimCLR, federated averaging, auto-encoders, and what batch norm computes.",
         ("mfcl/architecture", "mfcl/table3", "mfcl/table2", "mfcl/beyond_normalisation"),
     ),
+    "benchmark": Chapter(
+        "Benchmark",
+        "All methods on one backbone, one division of the images and one evaluation, beside what a client needs.",
+        "One notebook of each paper.",
+        ("benchmark/one_table", "benchmark/robust_columns"),
+    ),
 }
 
 COURSE: dict[str, str] = {
@@ -158,4 +164,6 @@ COURSE: dict[str, str] = {
     "mfcl/table8": "Who can turn what is sent back into images, with and without collusion and mixing?",
     "mfcl/beyond_privacy": "A deep cut, or a shallow one that the server does not know: which gives away less?",
     "mfcl/beyond_normalisation": "Four norms on equal terms: why a pair must not be normalised together.",
+    "benchmark/one_table": "Which method for clients with little memory, little traffic and private images?",
+    "benchmark/robust_columns": "And if clients are faulty, drop out, or are ever less alike?",
 }

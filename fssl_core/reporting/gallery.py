@@ -16,7 +16,7 @@ from fssl_core.claims.verdict import AS_PRINTED, OURS, Verdict, counts, in_words
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.files import atomic_write
-from fssl_core.papers.reference import PAPERS
+from fssl_core.papers.reference import PAPERS, WORKS
 from fssl_core.paths import PROFILES, project_root, records_root
 from fssl_core.reporting.course import COURSE
 
@@ -88,7 +88,7 @@ def gallery(notebooks: Mapping[str, Notebook], verdicts: Sequence[Verdict]) -> s
             "counts": counts([verdict for verdict in verdicts if verdict.paper == key]),
             "rows": [row for id, row in rows.items() if id.startswith(f"{key}/")],
         }
-        for key, paper in PAPERS.items()
+        for key, paper in WORKS.items()
     ]
     return _rendered("gallery.html", papers=papers, width=PICTURE)
 

@@ -8,7 +8,7 @@ from fssl_core.claims.verdict import Verdict, counts
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.experiments.refresh import fill, read_notebook, write_notebook
-from fssl_core.papers.reference import PAPERS
+from fssl_core.papers.reference import WORKS
 from fssl_core.paths import project_root
 from fssl_core.reporting.course import CHAPTERS, COURSE, MODULES
 from fssl_core.reporting.gallery import claims_list, kept_verdicts
@@ -79,7 +79,7 @@ def _overview(notebooks: Mapping[str, Notebook]) -> str:
 
 def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Verdict]) -> str:
     """One paper: what to know before, which notebooks to read first, and all of them in a section that opens."""
-    chapter, paper = CHAPTERS[key], PAPERS[key]
+    chapter, paper = CHAPTERS[key], WORKS[key]
     numbers = dict(zip(COURSE, itertools.count(1), strict=False))
     listed = [notebooks[id] for id in COURSE if id in notebooks and id.startswith(f"{key}/")]
     rows = []

@@ -52,12 +52,11 @@ from fssl_core.federation.rows import Rows, Settled
 from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range
-from fssl_core.training.settings import RoundSettings
+from fssl_core.training.settings import SELECTIONS, RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
 ALL_MODELS = 100  # of a round that the server holds at once; of more it keeps a sum and so many, to measure
 TARGETS = ("kept", "copied")
-SELECTIONS = ("knn", "last")
 
 METHODS: dict[str, dict[str, Any]] = {  # by the name in the papers' tables, what it sets
     "FedAvg": {},

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("cosine", "constant")
 INCOMPLETE_BATCHES = ("left out", "kept")
+SELECTIONS = ("knn", "last")
 
 
 class TrainingSettings(Settings):

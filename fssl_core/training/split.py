@@ -40,7 +40,7 @@ from fssl_core.models.cutting import cut
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.random import generator
 from fssl_core.settings import Count, NonNegative, Settings, Share, Temperature, added, check_choice, check_range
-from fssl_core.training.settings import FederationSettings
+from fssl_core.training.settings import SELECTIONS, FederationSettings
 from fssl_core.training.split_clients import SplitClients
 from fssl_core.training.split_server import SWAPS, VARIANTS, SplitServer
 from fssl_core.training.trainer import Trainer
@@ -60,7 +60,6 @@ class SplitSettings(FederationSettings):
     """
 
     version: ClassVar[int] = 2  # raise when the engine's results change: stored runs are then computed again
-    selection: ClassVar[str] = "knn"  # the model that is kept: the best by kNN
 
     method: str = "MonAcoSFL"
     # model
@@ -85,6 +84,7 @@ class SplitSettings(FederationSettings):
     schedule_epochs: int | None = None  # the cosine ends here, where a run stops earlier; None: at the last epoch
     client_learning_rate: NonNegative | None = None
     # measurement and execution
+    selection: str = added("knn", before="knn")  # the model with the best kNN accuracy; or "last"
     validate_every: int = added(1, before=1)  # epochs between kNN accuracies and measurements of the clients
     log_steps: bool = False  # misalignment, loss and synchronisations of every step
     backend: str = "auto"  # how clients are run: in one call, or in a loop
@@ -95,6 +95,7 @@ class SplitSettings(FederationSettings):
         check_choice("backend", self.backend, BACKENDS)
         check_choice("variant", self.variant, VARIANTS)
         check_choice("swap_at", self.swap_at, SWAPS)
+        check_choice("selection", self.selection, SELECTIONS)
         if self.clients_per_epoch is not None:
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
         if self.schedule_epochs is not None:

@@ -5,16 +5,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fssl_core.costs.activations import SavedActivations
 from fssl_core.costs.client_load import client_load
+from fssl_core.costs.compute import forward_macs
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.parts import build_model, total, vit
+from fssl_core.data.datasets import Pixels
 from fssl_core.errors import SettingError
-from fssl_core.federation.client_updates import FedEMA
+from fssl_core.federation.client_updates import ClientUpdate, FedEMA
 from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, SimCLR
-from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
 from fssl_core.training.split import SplitTrainer
 from tests.costs.step_memory import held_bytes, in_each_stage
 from tests.training.test_layerwise import tiny as layerwise
+from tests.training.test_modular import phase1 as autoencoder
+from tests.training.test_modular import phase2 as modular
 from tests.training.test_split import tiny as split
 from tests.training.test_split import tiny_data
 
@@ -149,6 +154,58 @@ def test_memory_is_that_of_a_real_step_of_split_learning(cut_layer):
     assert held == 4 * (stage.memory.total_bytes - stage.memory.saved_bytes)
 
 
+# ---------------------------------------------------------------- averaging and modular training
+
+
+def alike_averaging(**values):
+    common = RESNET | {"dataset": "tiny", "augmentation": "digits", "clients": 4, "partition": "iid"}
+    return AveragingSettings(**common | {"rounds": 3, "local_epochs": 2} | values)
+
+
+@pytest.mark.parametrize("objective", SMALL_OBJECTIVES, ids=lambda objective: objective.name)
+def test_averaging_is_layerwise_training_in_one_stage(objective):
+    staged = layerwise(**RESNET, objective=objective, scheme="end-to-end", rounds=3, local_epochs=2, optimizer="sgd")
+    averaged, staged = (client_load(s, DATA) for s in (alike_averaging(objective=objective), staged))
+    assert averaged.macs == staged.macs
+    (one,), (other,) = averaged.stages, staged.stages
+    assert one.image_macs == other.image_macs
+    parts = ("model_bytes", "gradient_bytes", "optimiser_bytes", "momentum_model_bytes")
+    assert [getattr(one.memory, part) for part in parts] == [getattr(other.memory, part) for part in parts]
+    assert 0.9 < one.memory.saved_bytes / other.memory.saved_bytes <= 1  # what the loss itself keeps is left out
+
+
+@pytest.mark.parametrize(
+    ("objective", "others"),
+    [(MoCoV2(projector=(16, 8), queue_size=20), 4 * 20 * 8), (BYOL(projector=(16, 8), predictor=(16, 8)), 0)],
+    ids=["moco-v2", "byol"],
+)
+@pytest.mark.parametrize("update", [ClientUpdate(), FedEMA()], ids=["replaced", "FedEMA"])
+def test_memory_is_that_of_a_real_step_of_averaging(objective, others, update):
+    settings = alike_averaging(objective=objective, client_update=update)
+    (stage,) = client_load(settings, DATA).stages
+    trainer = AveragingTrainer(settings, DATA)
+    trainer.train_client(0, 0)
+    own = states(trainer.worker, trainer.target, trainer.velocity)
+    with SavedActivations(own) as saved:
+        trainer.step(*trainer.batches(0, 0)[0])
+    assert 0.9 < stage.memory.saved_bytes / saved.peak_bytes <= 1
+    model, target = (sum(block.nbytes for block in one.blocks.values()) for one in (trainer.worker, trainer.target))
+    assert stage.memory.model_bytes == model
+    assert stage.memory.gradient_bytes == trainer.worker.weights.grad.nbytes == stage.memory.optimiser_bytes
+    kept = model * (update.keeps + update.follows_training)
+    assert stage.memory.momentum_model_bytes == target + others + kept
+
+
+def test_a_client_of_modular_training_passes_each_image_forward_once_for_each_view_that_it_sends():
+    first = autoencoder(rounds=3, clients=4, partition="iid")
+    data = Pixels.of(DATA)
+    alone, both = (client_load(s, data) for s in (first, modular(first, pairs=5)))
+    forward = forward_macs(first.build_model(data).client_module, (1, 8, 8)).total
+    assert both.macs - alone.macs == 12 * 5 * 2 * forward  # 12 images, 5 pairs
+    assert both.memory_bytes == alone.memory_bytes
+    assert alone.stages[0].memory.optimiser_bytes == 2 * alone.stages[0].memory.gradient_bytes  # Adam
+
+
 # ---------------------------------------------------------------- both
 
 
@@ -164,7 +221,7 @@ def test_end_to_end_is_layerwise_training_in_one_stage():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (AveragingSettings(), "settings='AveragingSettings' cannot be used: expected LayerwiseSettings or Split"),
+        (HeteroFLSettings(), "settings='HeteroFLSettings' cannot be used: expected settings of averaging, layer-wise"),
         (layerwise(most_layers=2), "most_layers=2 cannot be used: expected one of None"),
         (layerwise(representation_alignment=1.0), "representation_alignment=1.0 cannot be used"),
         (layerwise(objective=MoCoV2(projector=(16, 8))), "objective.name='moco-v2' cannot be used: expected one of"),

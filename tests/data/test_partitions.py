@@ -30,6 +30,30 @@ def test_every_image_goes_to_exactly_one_client(scheme, clients, per_class):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_part_is_what_a_client_of_the_whole_federation_has(scheme):
+    labels = balanced()
+    whole = partition(labels, 20, scheme, seed=3)
+    for client in (0, 19):
+        (part,) = partition(labels, 1, f"part:{client}/20:{scheme}", seed=3)
+        assert torch.equal(part, whole[client])
+
+
+@pytest.mark.parametrize(
+    ("scheme", "clients", "message"),
+    [
+        ("part:20/20:iid", 1, "partition='part:20/20:iid' cannot be used: expected part:i/n:scheme with i from 0"),
+        ("part:1:iid", 1, "expected part:i/n:scheme"),
+        ("part:1/2", 1, "expected part:i/n:scheme"),
+        ("part:1/2:iidd", 1, "partition='iidd' cannot be used"),
+        ("part:1/2:iid", 2, "clients=2 cannot be used: expected 1 for 'part:1/2:iid'"),
+    ],
+)
+def test_a_part_that_is_none_is_refused(scheme, clients, message):
+    with pytest.raises(SettingError, match=message):
+        partition(balanced(), clients, scheme, seed=0)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_seed_decides(scheme):
     labels = balanced()
     first, again, other = (partition(labels, 20, scheme, seed) for seed in (3, 3, 4))

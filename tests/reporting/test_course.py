@@ -1,11 +1,11 @@
 """The course as data: an order, a question for each notebook, and how to begin with each paper."""
 
-from fssl_core.papers.reference import PAPERS
+from fssl_core.papers.reference import WORKS
 from fssl_core.reporting.course import CHAPTERS, COURSE
 
 
 def test_every_paper_has_a_chapter_and_every_notebook_belongs_to_one():
-    assert list(CHAPTERS) == list(PAPERS)
+    assert list(CHAPTERS) == list(WORKS)
     assert {id.partition("/")[0] for id in COURSE} == set(CHAPTERS)
     assert len({chapter.name for chapter in CHAPTERS.values()}) == len(CHAPTERS)
 

@@ -12,7 +12,7 @@ from fssl_core.claims import judge
 from fssl_core.claims.verdict import Verdict
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import find_notebooks
-from fssl_core.papers.reference import PAPERS, paper_claims
+from fssl_core.papers.reference import PAPERS, WORKS, paper_claims
 from fssl_core.reporting import gallery
 from fssl_core.reporting.course import COURSE
 
@@ -58,8 +58,8 @@ def test_every_notebook_has_a_row_and_every_link_and_picture_is_there(committed,
     ids = [notebook.id for notebook in find_notebooks() if notebook.is_artifact]
     tags = Tags(committed["gallery"])
     assert tags.open == []
-    assert tags.count["details"] == len(PAPERS)
-    assert tags.count["tr"] == len(ids) + len(PAPERS)  # a header for each paper
+    assert tags.count["details"] == len(WORKS)
+    assert tags.count["tr"] == len(ids) + len(WORKS)  # a header for each paper
     assert [path for path in {*tags.links, *tags.pictures} if not (ROOT / path).is_file()] == []
     assert not any(".smoke." in path for path in tags.pictures)  # git ignores these
 
@@ -90,6 +90,7 @@ def project(tmp_path, monkeypatch):
     """A project with one notebook, which has no record yet, of the only paper."""
     for module in (gallery, judge):
         monkeypatch.setattr(module, "PAPERS", {"monacosfl": PAPERS["monacosfl"]})
+    monkeypatch.setattr(gallery, "WORKS", {"monacosfl": PAPERS["monacosfl"]})
     (tmp_path / "pyproject.toml").touch()
     path = tmp_path / "notebooks" / "monacosfl" / "fig2_activations.ipynb"
     path.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import find_notebooks
-from fssl_core.papers.reference import PAPERS
+from fssl_core.papers.reference import WORKS
 from fssl_core.reporting import index_page
 from fssl_core.reporting.course import CHAPTERS, COURSE
 from fssl_core.reporting.gallery import kept_verdicts
@@ -50,7 +50,7 @@ def generated():
 
 
 def test_the_index_shows_the_course_and_what_is_recorded(index, generated):
-    assert list(generated) == ["course", "overview", *PAPERS, "claims"]
+    assert list(generated) == ["course", "overview", *WORKS, "claims"]
     text = "\n\n".join(cell.source for cell in index.cells)
     for name, block in generated.items():
         _, opening, rest = text.partition(f"<!-- {name} -->\n\n")

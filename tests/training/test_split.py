@@ -485,6 +485,18 @@ def test_epochs_that_are_not_evaluated_have_no_figures_and_train_alike(monkeypat
     assert settings.key == settings.changed(validate_every=1).key != settings.changed(validate_every=2).key
 
 
+def test_the_model_to_keep_is_the_best_or_the_last():
+    settings = tiny(epochs=5, learning_rate=0.3)
+    best, last = trained(settings), trained(settings.changed(selection="last"))
+    assert_same_state(best, last)
+    accuracies = [row["knn_accuracy"] for row in last.metrics]
+    assert (best.best["knn_accuracy"], last.best["knn_accuracy"]) == (max(accuracies), accuracies[-1])
+    assert last.best["epoch"] == 5
+    assert settings.key == settings.changed(selection="knn").key != settings.changed(selection="last").key
+    with pytest.raises(SettingError, match="selection='first' cannot be used: expected one of knn, last"):
+        tiny(selection="first")
+
+
 # ---------------------------------------------------------------- the whole run
 
 

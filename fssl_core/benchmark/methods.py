@@ -1,0 +1,316 @@
+"""The methods of the benchmark: a table from names to trainings, all of one :class:`Problem`.
+
+A problem is a division of images among clients, and a size. On it all methods have the same images, clients, first
+values of one backbone with one norm, and number of passes over the images; each has the objective, heads, optimiser and
+base learning rate of its own recipe in :mod:`fssl_core.experiments`. The model of the last round counts. Only a factor
+on the learning rate is tuned, see :func:`chosen_rates`.
+
+What cannot be equal: of MFCL, the client module has the norm that its name says and no shortcuts, and its passes are
+shared out between the two phases; a factor on the rate is one on that of the second. In layer-wise training a pass
+goes through the layers of its stage. Averaged methods take a batch from each client, split ones a batch of all.
+
+A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``docs/how_to.md``.
+"""
+
+import runpy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fssl_core.data.datasets import Dataset
+from fssl_core.errors import FsslError, SettingError
+from fssl_core.evaluation.knn_runs import KnnSettings
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.transfer import TransferSettings
+from fssl_core.evaluation.untrained import UntrainedSettings, untrained
+from fssl_core.experiments import dry_run
+from fssl_core.experiments.profiles import averaging_settings, split_settings
+from fssl_core.experiments.profiles_lwfedssl import lwfedssl_evaluation, lwfedssl_settings
+from fssl_core.experiments.profiles_mfcl import mfcl_rival_settings, mfcl_settings
+from fssl_core.paths import PROFILES
+from fssl_core.privacy.inversion import InversionSettings
+from fssl_core.privacy.reconstruction import ReconstructionSettings
+from fssl_core.settings import check_choice
+from fssl_core.training.averaging import METHODS as AVERAGING
+from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.modular import ModularSettings
+from fssl_core.training.settings import TrainingSettings
+from fssl_core.training.split import SplitSettings
+
+
+@dataclass(frozen=True)
+class Size:
+    """A profile's own: whole batches for every client, and rounds for the four layers of layer-wise training."""
+
+    images: dict[str, Any]
+    clients: int
+    rounds: int
+    local_epochs: int
+    batch: int  # of a client that trains alone
+    client_batch: int  # of one that shares a batch with all others
+    middle_cut: int
+    first_phase: int  # MFCL: passes over the images
+    first_batch: int
+    second_batch: int
+    alone: int  # clients of whom each trains alone, for comparison
+    probe_epochs: int
+    neighbours: int  # of kNN
+    decoder: dict[str, Any]  # the attacks
+    search: dict[str, Any]
+
+
+_DIGITS = {"dataset": "scattered-digits", "augmentation": "digits", "architecture": "resnet10"}
+_CIFAR = {"dataset": "cifar10", "augmentation": "simclr-cifar", "architecture": "resnet18", "width": 64}
+SIZES = {
+    "smoke": Size(
+        _DIGITS | {"train_images": 100, "width": 8},
+        *(5, 4, 1, 20, 20, 5, 1, 20, 50, 1, 10, 20),
+        {"attacker_images": 40, "decoder": "res_normN0C8", "epochs": 2, "test_images": 8},
+        {"iterations": 10},
+    ),
+    "laptop": Size(
+        _DIGITS | {"train_images": 2000, "width": 16},
+        *(10, 12, 2, 40, 10, 5, 3, 20, 50, 4, 50, 20),
+        {"attacker_images": 40},
+        {},
+    ),
+    "gpu": Size(_CIFAR, 10, 12, 2, 100, 10, 9, 3, 50, 250, 2, 100, 200, {}, {}),
+    "paper": Size(_CIFAR, 10, 40, 5, 100, 10, 9, 15, 50, 250, 2, 100, 200, {}, {}),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every method gets.
+
+    Args:
+        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        partition: of the images, one that gives all clients equally many: ``"dirichlet-equal:0.1"``, ``"classes:2"``.
+        seed: of the division, the first values and the training.
+        rate: factor on each method's base learning rate.
+    """
+
+    profile: str
+    partition: str
+    seed: int = 0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("profile", self.profile, PROFILES)
+
+    @property
+    def size(self) -> Size:
+        return SIZES[self.profile]
+
+    @property
+    def passes(self) -> int:
+        """Over each image, by every method."""
+        return self.size.rounds * self.size.local_epochs
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Settings of all engines."""
+        own = {"clients": self.size.clients, "partition": self.partition, "seed": self.seed, "image_size": None}
+        return self.size.images | own | {"norm": "group", "probe_epochs": 0, "selection": "last"}
+
+    @property
+    def in_rounds(self) -> dict[str, Any]:
+        """Those of the engines that average whole models or layers."""
+        s = self.size
+        return self.common | {"rounds": s.rounds, "local_epochs": s.local_epochs, "batch": s.batch}
+
+    def at_rate(self, settings: TrainingSettings) -> TrainingSettings:
+        """The same training with its learning rates times :attr:`rate`."""
+        rates = {name: getattr(settings, name, None) for name in ("learning_rate", "client_learning_rate")}
+        return settings.changed(**{name: self.rate * value for name, value in rates.items() if value is not None})
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table.
+
+    Args:
+        make: the trainings whose mean is the method's result, at the base rate: one, or one for each client alone.
+        reference: no choice for a federation without labels: it needs labels, or all images in one place, or none.
+    """
+
+    make: Callable[[Problem], Sequence[TrainingSettings]]
+    reference: bool = False
+
+    def trainings(self, problem: Problem) -> list[TrainingSettings]:
+        return [problem.at_rate(settings) for settings in self.make(problem)]
+
+
+def averaged(objective: str | dict[str, Any], *, reference: bool = False, **values: Any) -> Method:
+    """Federated averaging with a self-supervised objective; ``values`` are its other settings."""
+    return Method(
+        lambda p: [averaging_settings(p.profile, objective=objective, **(p.in_rounds | values))], reference=reference
+    )
+
+
+def _split(method: str, *, middle: bool) -> Method:
+    def make(p: Problem) -> list[SplitSettings]:
+        own = {"epochs": p.passes, "client_batch": p.size.client_batch, "cut_layer": p.size.middle_cut if middle else 1}
+        return [split_settings(p.profile, method=method, **(p.common | own))]
+
+    return Method(make)
+
+
+def _layerwise(method: str) -> Method:
+    return Method(lambda p: [lwfedssl_settings(p.profile, method=method, ssl_method="MoCoV3", **p.in_rounds)])
+
+
+def _modular(method: str) -> Method:
+    def make(p: Problem) -> list[ModularSettings]:
+        s, first = p.size, {name: value for name, value in p.common.items() if name != "norm"}
+        first |= {"rounds": s.first_phase, "local_epochs": 1, "batch": s.first_batch}
+        second = {"epochs": p.passes - s.first_phase, "batch": s.second_batch, "validate_every": 1}
+        second |= {name: p.common[name] for name in ("seed", "norm", "probe_epochs")}
+        return [mfcl_settings(p.profile, method=method, phase1=first, **second)]
+
+    return Method(make)
+
+
+def _supervised(method: str) -> Method:
+    def make(p: Problem) -> list[TrainingSettings]:
+        own = {name: value for name, value in p.in_rounds.items() if name != "dataset"}  # which the profile knows
+        return [mfcl_rival_settings(p.profile, method=method, **own)]
+
+    return Method(make, reference=True)
+
+
+def _alone(p: Problem) -> list[AveragingSettings]:
+    parts = [f"part:{client}/{p.size.clients}:{p.partition}" for client in range(p.size.alone)]
+    one = p.in_rounds | {"clients": 1}
+    return [averaging_settings(p.profile, objective="simclr", **(one | {"partition": part})) for part in parts]
+
+
+METHODS: dict[str, Method] = {
+    "MocoSFL, cut 1": _split("MocoSFL", middle=False),
+    "MocoSFL, middle cut": _split("MocoSFL", middle=True),
+    "MonAcoSFL, cut 1": _split("MonAcoSFL", middle=False),
+    "MonAcoSFL, middle cut": _split("MonAcoSFL", middle=True),
+    "FedSimCLR": averaged("simclr"),
+    "FL-MoCoV2": averaged("moco-v2"),
+    "FedBYOL": averaged("byol"),
+    "FedU": averaged("byol", **AVERAGING["FedU"]),
+    "FedEMA": averaged("byol", **AVERAGING["FedEMA"]),
+    "L-DAWA": averaged("simclr", **AVERAGING["L-DAWA"]),
+    "L-DAWA, after FedAvg": averaged("simclr", **AVERAGING["L-DAWA after FedAvg"]),
+    "Orchestra": averaged("orchestra"),
+    "FedCA": averaged("fedca"),
+    "FedMoCoV3": _layerwise("FedMoCoV3"),
+    "LW-FedSSL": _layerwise("LW-FedSSL"),
+    "Prog-FedSSL": _layerwise("Prog-FedSSL"),
+    "MFCL(BN)": _modular("MFCL(BN)"),
+    "MFCL(GN)": _modular("MFCL(GN)"),
+    "MFCL(TN)": _modular("MFCL(TN)"),
+    "MFCL(TN), views apart": _modular("MFCL(TN), views apart"),
+    "untrained": Method(lambda p: [untrained(s) for s in METHODS["FedSimCLR"].make(p)], reference=True),
+    "SimCLR": averaged("simclr", clients=1, partition="iid", reference=True),
+    "SimCLR, one client's images": Method(_alone, reference=True),
+    "FedAvg": _supervised("FedAvg"),
+    "FedProx": _supervised("FedProx"),
+    "MOON": _supervised("MOON"),
+}
+
+
+def add_methods(path: str | Path) -> dict[str, Method]:
+    """Execute a Python file of yours, which puts methods into :data:`METHODS`.
+
+    What it registers is known to this process alone: give ``run_all`` one worker.
+
+    Returns:
+        all methods.
+
+    Raises:
+        FsslError: there is no such file, or it adds no method.
+    """
+    if not Path(path).is_file():
+        raise FsslError(f"There is no file {path}: give the Python file that adds your method to METHODS.")
+    before = dict(METHODS)
+    runpy.run_path(str(path))
+    if before == METHODS:
+        raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
+    return METHODS
+
+
+def images_seen(settings: TrainingSettings, data: Dataset) -> int:
+    """How many images all steps of a training take, both phases of MFCL together; views of one image count once."""
+    s = settings
+    if isinstance(s, UntrainedSettings):
+        return 0
+    if isinstance(s, ModularSettings):
+        sent = sum(len(part) for part in s.phase1.divide(data))
+        return images_seen(s.phase1, data) + s.epochs * s.pairs_per_epoch * (sent // s.batch * s.batch)
+    sizes = [len(part) for part in s.divide(data)]
+    if isinstance(s, SplitSettings):
+        return s.epochs * s.sampled * (min(sizes) // s.client_batch * s.client_batch)
+    if isinstance(s, AveragingSettings):
+        rounds = (s.taking_part(finished).tolist() for finished in range(s.rounds))
+        return s.local_epochs * sum(s.used(sizes[client]) for clients in rounds for client in clients)
+    raise SettingError("settings", type(s).__name__, "settings of averaging, layer-wise, split or modular training")
+
+
+# ---------------------------------------------------------------- tuning and evaluation
+
+RATES = [1 / 3, 1.0, 3.0]  # the grid, for every method
+TUNED_ON = {"partition": "dirichlet-equal:0.3", "seed": 1000}  # another division, other first values
+
+
+def chosen_rates(tuning: pd.DataFrame) -> dict[str, float]:
+    """The factor of each method whose trainings have the best mean kNN accuracy; of equal ones the smallest.
+
+    Args:
+        tuning: a row a training: method, rate, and ``knn_accuracy``, on the validation share of the test images; not
+            needed where there is one rate.
+    """
+    if tuning["rate"].nunique() == 1 or dry_run.in_use():  # what is planned takes as long at any rate
+        return dict.fromkeys(tuning["method"], tuning["rate"].iloc[0])
+    means = tuning.groupby(["method", "rate"])["knn_accuracy"].mean()
+    return {method: means[method].idxmax() for method in dict.fromkeys(tuning["method"])}
+
+
+EVALUATIONS = {  # by name, the column of its summary
+    "linear probe": "linear_probe_accuracy",
+    "few labels": "linear_probe_accuracy",
+    "kNN": "knn_accuracy",
+    "fine-tuning": "fine_tune_accuracy",
+}
+
+
+def evaluation(problem: Problem, training: TrainingSettings, name: str) -> TransferSettings:
+    """One of :data:`EVALUATIONS` of a training's backbone, all on the same features and on all test images.
+
+    Few labels: a twentieth of each class; fine-tuning as :func:`lwfedssl_evaluation` has it, at ``smoke`` and
+    ``laptop`` with a tenth.
+    """
+    check_choice("evaluation", name, EVALUATIONS)
+    if isinstance(training, UntrainedSettings):
+        return untrained(evaluation(problem, training.of, name))
+    if name == "fine-tuning":
+        return lwfedssl_evaluation(problem.profile, training, protocol=name, seed=problem.seed)
+    if name == "kNN":
+        return KnnSettings(pretraining=training, seed=problem.seed, k=problem.size.neighbours)
+    share = 0.05 if name == "few labels" else 1.0
+    return ProbeSettings(
+        pretraining=training, seed=problem.seed, epochs=problem.size.probe_epochs, label_fraction=share
+    )
+
+
+def attacks(problem: Problem, training: TrainingSettings) -> list[InversionSettings | ReconstructionSettings]:
+    """A trained decoder and a search, by a server that has the client's layers, on what clients send of test images.
+
+    None where clients send models only: no attack on those is among this project's.
+    """
+    target, s = getattr(training, "phase1", training), problem.size
+    if not hasattr(target, "client_model"):
+        return []
+    seed = {"seed": problem.seed}
+    return [
+        InversionSettings(targets=(target,), **s.decoder | seed),
+        ReconstructionSettings(target=target, **s.search | seed),
+    ]

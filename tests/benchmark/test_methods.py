@@ -1,0 +1,191 @@
+"""The methods of the benchmark: the same images, seen equally often; one evaluation; rates tuned alike; a new row."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+
+from fssl_core.benchmark import (
+    EVALUATIONS,
+    METHODS,
+    SIZES,
+    Method,
+    Problem,
+    add_methods,
+    attacks,
+    averaged,
+    chosen_rates,
+    evaluation,
+    images_seen,
+)
+from fssl_core.benchmark import methods as module
+from fssl_core.errors import FsslError, SettingError
+from fssl_core.evaluation.untrained import UntrainedSettings
+from fssl_core.experiments.dry_run import collecting
+from fssl_core.federation.aggregation import RULES
+from fssl_core.training.modular import ModularSettings, ModularTrainer
+from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_learning import SplitLearningSettings
+
+PARTITIONS = ("dirichlet-equal:0.1", "classes:2")
+SMOKE = Problem("smoke", PARTITIONS[0])
+KINDS = ["MonAcoSFL, cut 1", "FedSimCLR", "Orchestra", "Prog-FedSSL", "MFCL(BN)", "SimCLR, one client's images", "MOON"]
+
+
+def trainings(problem: Problem) -> dict[str, list]:
+    return {name: method.trainings(problem) for name, method in METHODS.items() if name != "untrained"}
+
+
+@pytest.mark.parametrize("profile", ["smoke", "laptop"])
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_every_method_sees_each_image_equally_often(profile, partition):
+    problem = Problem(profile, partition)
+    for name, settings in trainings(problem).items():
+        for one in settings:
+            data = one.load_data()
+            held = sum(map(len, getattr(one, "phase1", one).divide(data)))
+            assert images_seen(one, data) == problem.passes * held, name
+
+
+def counted(settings, run=None) -> int:
+    """Images in the batches that the engine makes, one after the other; nothing is trained."""
+    data = settings.load_data()
+    if isinstance(settings, ModularSettings):
+        trainer = module_trainer(settings, data)
+        second = sum(len(places) for epoch in range(settings.epochs) for places in trainer.order(epoch))
+        return counted(settings.phase1) + second
+    trainer = settings.trainer(data, run)
+    if isinstance(settings, SplitSettings):
+        return sum(trainer.clients.start_epoch(epoch)[0].numel() for epoch in range(settings.epochs))
+    passes = settings.rounds * settings.local_epochs
+    return sum(
+        len(rows) for client in range(settings.clients) for number in range(passes)
+        for rows, _ in trainer.batches(client, number)
+    )  # fmt: skip
+
+
+def module_trainer(settings, data):
+    return ModularTrainer(settings, data, settings.phase1.build_model(data).client_module)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_images_seen_are_those_of_the_engines_batches(name):
+    (settings, *_) = METHODS[name].trainings(SMOKE)
+    assert images_seen(settings, settings.load_data()) == counted(settings)
+
+
+def test_images_that_make_no_full_batch_do_not_count():
+    (averaging,), (split,) = (METHODS[name].trainings(SMOKE) for name in ("FedSimCLR", "MocoSFL, cut 1"))
+    for settings in (averaging.changed(batch=7), split.changed(client_batch=7)):
+        assert images_seen(settings, settings.load_data()) == 4 * 5 * 14 == counted(settings)
+    with pytest.raises(SettingError, match="settings='SplitLearningSettings' cannot be used"):
+        images_seen(SplitLearningSettings(dataset="digits", clients=2), averaging.load_data())
+
+
+def test_all_start_from_one_backbone():
+    first = {}
+    for name in ("FedSimCLR", "FedBYOL", "MonAcoSFL, middle cut", "FedMoCoV3", "FedAvg", "SimCLR"):
+        (settings,) = METHODS[name].trainings(SMOKE)
+        data = settings.load_data()
+        first[name] = settings.backbone(settings.build_model(data)).eval()(data.normalise(data.test.images[:4]))
+    assert all(torch.equal(features, first["FedSimCLR"]) for features in first.values())
+
+
+def test_equal_problems_make_equal_runs_and_each_of_its_values_another():
+    keys = {name: [one.key for one in settings] for name, settings in trainings(SMOKE).items()}
+    assert keys == {name: [one.key for one in settings] for name, settings in trainings(SMOKE).items()}
+    assert len({key for some in keys.values() for key in some}) == sum(map(len, keys.values()))
+    for changed in ({"partition": "classes:2"}, {"seed": 1}, {"rate": 2.0}):
+        other = replace(SMOKE, **changed)
+        for name, settings in trainings(other).items():
+            same_data = name == "SimCLR" and other.partition != SMOKE.partition  # all images in one place
+            assert (keys[name] == [one.key for one in settings]) == same_data, name
+    with pytest.raises(SettingError, match="profile='small' cannot be used"):
+        Problem("small", "iid")
+
+
+def test_a_factor_multiplies_every_rate_of_a_training():
+    for name, settings in trainings(Problem("smoke", "iid", rate=3.0)).items():
+        for fast, base in zip(settings, METHODS[name].make(Problem("smoke", "iid")), strict=True):
+            assert fast.learning_rate == pytest.approx(3 * base.learning_rate)
+            if isinstance(fast, SplitSettings):
+                assert fast.client_learning_rate == pytest.approx(3 * base.client_learning_rate)
+
+
+def test_the_last_model_counts_everywhere():
+    for problem in (SMOKE, Problem("paper", "classes:2")):
+        assert {one.selection for settings in trainings(problem).values() for one in settings} == {"last"}
+    assert all(size.rounds % 4 == 0 for size in SIZES.values())  # as many in each stage of layer-wise training
+
+
+# ---------------------------------------------------------------- tuning and evaluation
+
+
+def test_the_rate_with_the_best_mean_is_chosen_for_each_method():
+    rows = [("a", 1.0, 0.5), ("a", 1.0, 0.7), ("a", 3.0, 0.6), ("a", 3.0, 0.61), ("b", 1.0, 0.2), ("b", 3.0, 0.3)]
+    tuning = pd.DataFrame(rows, columns=["method", "rate", "knn_accuracy"])
+    assert chosen_rates(tuning) == {"a": 3.0, "b": 3.0}
+    assert chosen_rates(tuning[tuning.rate == 1.0].drop(columns="knn_accuracy")) == {"a": 1.0, "b": 1.0}
+    with collecting():  # no result is there: any rate takes as long
+        assert chosen_rates(tuning.drop(columns="knn_accuracy")).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+def test_an_evaluation_is_of_the_trained_model_or_of_the_untrained_one(name):
+    (settings,) = METHODS["FedSimCLR"].trainings(SMOKE)
+    assert evaluation(SMOKE, settings, name).pretraining == settings
+    (start,) = METHODS["untrained"].trainings(SMOKE)
+    untrained = evaluation(SMOKE, start, name)
+    assert isinstance(untrained.pretraining, UntrainedSettings)
+    assert untrained.changed(pretraining=settings) == evaluation(SMOKE, settings, name)
+
+
+def test_an_unknown_evaluation_is_refused():
+    with pytest.raises(SettingError, match="evaluation='probe' cannot be used: expected one of linear probe, few"):
+        evaluation(SMOKE, METHODS["FedSimCLR"].trainings(SMOKE)[0], "probe")
+
+
+def test_what_is_made_of_single_images_is_attacked_and_models_are_not():
+    attacked = {name for name, settings in trainings(SMOKE).items() for one in settings if attacks(SMOKE, one)}
+    assert attacked == {name for name in METHODS if name.startswith(("Moco", "MonAco", "MFCL"))}
+
+
+# ---------------------------------------------------------------- your own
+
+
+@pytest.fixture
+def registries(monkeypatch):
+    monkeypatch.setattr(module, "METHODS", dict(METHODS))
+    monkeypatch.setitem(RULES, "squared", None)
+    return module.METHODS
+
+
+def test_a_method_of_your_own_is_a_row(registries, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from fssl_core.benchmark.methods import METHODS, averaged\n"
+        "from fssl_core.federation.aggregation import RULES\n"
+        "RULES['squared'] = lambda r: r.cosines.square() / r.cosines.square().sum(0)\n"
+        "METHODS['mine'] = averaged('simclr', aggregation='squared')\n"
+    )
+    known = add_methods(path)
+    assert [*known] == [*METHODS, "mine"]
+    (settings,) = known["mine"].trainings(SMOKE)
+    assert settings == METHODS["FedSimCLR"].trainings(SMOKE)[0].changed(aggregation="squared")
+    assert images_seen(settings, settings.load_data()) == 4 * 100
+
+
+def test_a_file_without_a_method_is_refused(registries, tmp_path):
+    with pytest.raises(FsslError, match="There is no file"):
+        add_methods(tmp_path / "mine.py")
+    (tmp_path / "mine.py").write_text("x = 1\n")
+    with pytest.raises(FsslError, match="adds no method"):
+        add_methods(tmp_path / "mine.py")
+
+
+def test_a_method_says_what_it_trains():
+    own = Method(lambda p: averaged("byol", rounds=2).make(p) * 2, reference=True)
+    first, second = own.trainings(Problem("smoke", "iid", rate=0.5))
+    assert first == second
+    assert (first.rounds, first.learning_rate) == (2, 0.015)
