@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("benchmark", _benchmark, text)
     text = "a Python file that adds methods to fssl_core.benchmark.METHODS; docs/how_to.md has one"
     command.add_argument("own", nargs="?", metavar="FILE", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help="smoke (the default), laptop, gpu or paper")
+    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
     text = "set a parameter of the notebook, as for `fssl reproduce`; repeatable"
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
 

@@ -27,7 +27,7 @@ from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.evaluation.untrained import UntrainedSettings, untrained
 from fssl_core.experiments import dry_run
-from fssl_core.experiments.profiles import averaging_settings, split_settings
+from fssl_core.experiments.profiles import REAL, averaging_settings, split_settings
 from fssl_core.experiments.profiles_lwfedssl import lwfedssl_evaluation, lwfedssl_settings
 from fssl_core.experiments.profiles_mfcl import mfcl_rival_settings, mfcl_settings
 from fssl_core.paths import PROFILES
@@ -77,6 +77,23 @@ SIZES = {
         {"attacker_images": 40},
         {},
     ),
+    "workstation": Size(
+        _CIFAR | {name: REAL[name] for name in ("train_images", "width")},
+        10,
+        12,
+        2,
+        50,
+        10,
+        9,
+        3,
+        50,
+        250,
+        2,
+        100,
+        200,
+        {},
+        {},
+    ),
     "gpu": Size(_CIFAR, 10, 12, 2, 100, 10, 9, 3, 50, 250, 2, 100, 200, {}, {}),
     "paper": Size(_CIFAR, 10, 40, 5, 100, 10, 9, 15, 50, 250, 2, 100, 200, {}, {}),
 }
@@ -87,7 +104,7 @@ class Problem:
     """What every method gets.
 
     Args:
-        profile: ``"smoke"``, ``"laptop"``, ``"gpu"`` or ``"paper"``.
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
         partition: of the images, one that gives all clients equally many: ``"dirichlet-equal:0.1"``, ``"classes:2"``.
         seed: of the division, the first values and the training.
         rate: factor on each method's base learning rate.
