@@ -21,9 +21,9 @@ from fssl_core.experiments.notebooks import Notebook, find_notebooks
 Values = float | Sequence[float]
 PROSE = Path(__file__).parent / "prose"
 NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+(?!\w|\.\d)|(?= ?%))")  # a decimal or a percentage
-NO_PROSE = re.compile(  # generated blocks, code, equations, pictures, targets of links
-    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|"
-    r"(\${1,2})[^$]+\2|(?<=\])\([^)\n]*\)|Section \d[\d.]*|!\[[^\]\n]*\]",
+NO_PROSE = re.compile(  # generated blocks, code, equations, targets of links, pictures, sections of papers
+    r"<!-- (recorded|navigation) -->.*?<!-- /\1 -->|```.*?```|`[^`\n]*`|(\$\$?)[^$]+\2|(?<=\])\([^)\n]*\)|!\[[^\]\n]*\]"
+    r"|Sections? \d+\.\d+",
     re.DOTALL,
 )
 ARTIFACTS = {notebook.id: notebook for notebook in find_notebooks() if notebook.is_artifact}

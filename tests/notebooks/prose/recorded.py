@@ -3,11 +3,13 @@
 import json
 import zipfile
 from functools import cache
+from typing import Any
 
 import pandas as pd
 
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Estimate
+from fssl_core.claims.judge import all_verdicts
 from fssl_core.claims.verdict import Verdict
 from fssl_core.paths import records_root
 from fssl_core.settings import flat
@@ -20,13 +22,22 @@ def record(artifact: str, profile: str = "laptop") -> pd.DataFrame:
 
 
 @cache
+def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
+    """Settings of the runs behind an artifact's record: a value, or those that occur, in a list."""
+    path = records_root() / f"{artifact}.{profile}.json"
+    return json.loads(path.read_text(encoding="utf-8"))["settings"]
+
+
+@cache
+def verdicts(paper: str) -> list[Verdict]:
+    """All verdicts on a paper's `laptop` records."""
+    return all_verdicts(paper, "laptop")
+
+
 def verdict(id: str, reading: str | None = None) -> Verdict:
     """What is known of a claim from its `laptop` record; of the reading whose name begins so, where there are two."""
-    found = [
-        one
-        for one in judge.all_verdicts(id.partition("-")[0], "laptop")
-        if one.id == id and one.reading.startswith(reading or "")
-    ]
+    all_of_paper = verdicts(id.partition("-")[0])
+    found = [one for one in all_of_paper if one.id == id and one.reading.startswith(reading or "")]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
 
@@ -60,8 +71,8 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
                     own = pd.read_csv(file)
             else:
                 own = pd.json_normalize(json.loads(archive.read(f"{key}/{table}.json")))
-            settings = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
-            tables.append(own.join(settings[settings.columns.difference(own.columns, sort=False)]))
+            made_by = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
+            tables.append(own.join(made_by[made_by.columns.difference(own.columns, sort=False)]))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -76,3 +87,15 @@ def rows(table: pd.DataFrame, **where) -> pd.DataFrame:
         table = table[table[column].isna() if value is None else table[column] == value]
     assert len(table), f"no rows with {where}"
     return table
+
+
+def accuracies(table: pd.DataFrame, **where) -> pd.Series:
+    """The accuracies of these rows, in percent, by seed."""
+    found = 100 * rows(table, **where).set_index("seed").accuracy
+    assert found.index.is_unique, f"several rows a seed with {where}"
+    return found
+
+
+def spread(values: pd.Series) -> tuple[float, float]:
+    """Mean and standard deviation."""
+    return values.mean(), values.std()
