@@ -24,6 +24,7 @@ def numbers():
     rule = 100 * clusters.SEPARATED
     return {
         "from 20 to 36 and 45 %": [*purity[["MFCL(BN)", "MFCL(GN)"]]][-1],
+        "single client's raw images is 56 %": purity["raw, one client"],
         "has 44 %": purity["MFCL(TN), views apart"],
         "(purity of 80 %)": rule,
         "between -0.08 and -0.05": (-silhouette.min(), -silhouette.max()),

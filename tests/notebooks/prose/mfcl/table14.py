@@ -24,5 +24,6 @@ def numbers():
         "rise from 0.1 over 0.5 to": steps[:2],
         "by 0.3 to 0.4 points less at 200 than at 0.5": (falls.min(), falls.max(), steps[1]),
         "40.3, 40.9 and 37.6": [*ema[steps]],
+        "cells of rivals at 0.5": steps[1],
         "below 0.1.": spreads.max(),
     }
