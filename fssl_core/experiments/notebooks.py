@@ -101,8 +101,9 @@ class Notebook:
             ) from error
 
     def code(self) -> list[str]:
-        """The sources of its code cells."""
-        return ["".join(cell["source"]) for cell in self._content()["cells"] if cell["cell_type"] == "code"]
+        """The sources of its code cells, that of its parameters first: without the one that asks for the package."""
+        cells = [cell for cell in self._content()["cells"] if cell["cell_type"] == "code"]
+        return ["".join(cell["source"]) for cell in cells if "installation" not in cell["metadata"].get("tags", ())]
 
     def _content(self) -> dict[str, Any]:
         try:
