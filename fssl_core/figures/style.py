@@ -98,6 +98,8 @@ NORMALISATIONS = {  # whatever the federation, the style that MFCL has with this
     "GN, groups of TN": OTHERS[0],
     "TN": METHODS["MFCL(TN)"],
     "TN, views apart": METHODS["MFCL(TN), views apart"],
+    "TN, equation": OTHERS[1],
+    "TN, listing": OTHERS[2],
 }
 METHOD_COLOURS: dict[str, str] = {name: style.colour for name, style in METHODS.items()}
 

@@ -1,4 +1,5 @@
-from fssl_core.figures.style import METHOD_COLOURS, METHODS, method_styles, spread_note
+from fssl_core.experiments.profiles_mfcl import MFCL_METHODS
+from fssl_core.figures.style import METHOD_COLOURS, METHODS, NORMALISATIONS, method_styles, spread_note
 
 
 def test_methods_have_distinct_colours_and_marks():
@@ -33,3 +34,9 @@ def test_the_note_says_what_means_and_spreads_are():
 
 def test_nothing_is_said_of_a_spread_that_is_not_there():
     assert spread_note([1, 1], "bars", "lines") == spread_note([], "bars", "lines") == ""
+
+
+def test_every_reading_of_a_normalisation_has_a_style_of_its_own():
+    names = {name.removeprefix("MFCL(").replace(")", "", 1) for name in MFCL_METHODS}
+    assert names <= {*NORMALISATIONS}
+    assert len({*NORMALISATIONS.values()}) == len(NORMALISATIONS)
