@@ -23,7 +23,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.flower.agreement import differences, run_settings, terms
 from fssl_core.training.averaging import AveragingTrainer
 
-KEPT = ("own", "targets", "velocities")  # matrices with a row for each client
+KEPT = ("client_models", "targets", "velocities")  # matrices with a row for each client
 
 app = ClientApp()
 

@@ -370,7 +370,7 @@ def test_every_method_resumes_within_a_round_to_the_same_bits(method):
     for name, table in whole.tables().items():
         assert table.equals(resumed.tables()[name]), name
     assert same(whole.tensors()["models"], resumed.tensors()["models"])
-    for name in ("own", "moved"):
+    for name in ("client_models", "moved"):
         one, other = getattr(whole, name), getattr(resumed, name)
         if isinstance(one, torch.Tensor):
             assert torch.equal(one, other)
