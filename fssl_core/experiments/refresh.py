@@ -55,22 +55,26 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
     root = project_root()
     folder = root / "build" / "refresh"
     notebooks = find_notebooks(ids)
+    before: dict[str, bytes] = {}
     for notebook in notebooks:
         if "/" in notebook.id:  # the others are about a clone
-            stored = read_notebook(notebook.path)
+            stored, content = read_notebook(notebook.path), notebook.path.read_bytes()
             if add_installation(stored.cells):
+                before[notebook.id] = content
                 write_notebook(notebook.path, stored)
     tasks = [Task(notebook, {}, folder / notebook.path.relative_to(root / "notebooks")) for notebook in notebooks]
     failed = []
     for outcome in run_tasks(tasks, jobs):
         notebook = outcome.task.notebook
-        if outcome.error:
-            failed.append(notebook.id)
-            continue
-        executed = read_notebook(outcome.task.target)
-        if warned := warnings_in(executed):  # dropped with stderr below, nobody would see it any more
+        executed = None if outcome.error else read_notebook(outcome.task.target)
+        warned = warnings_in(executed) if executed else []  # dropped with stderr below, nobody would see it any more
+        if warned:
             say(f"{notebook.id} gives a warning, to be mended first: {warned[0]}")
+        if executed is None or warned:
             failed.append(notebook.id)
+            if notebook.id in before:
+                with atomic_write(notebook.path) as file:
+                    file.write(before[notebook.id])
             continue
         stored = normalised(read_notebook(notebook.path), executed, root)
         fill_recorded(stored, notebook)

@@ -80,7 +80,7 @@ def test_a_notebook_that_was_changed_cannot_become_a_record(project, executed, o
 
 @pytest.mark.parametrize("profile", ["smoke", "fast"])
 def test_only_profiles_that_are_kept_can_be_recorded(project, executed, profile):
-    with pytest.raises(SettingError, match=f"profile='{profile}' cannot be used: expected one of laptop, gpu, paper"):
+    with pytest.raises(SettingError, match=rf"profile='{profile}' cannot be used: expected one of laptop, .*, paper"):
         recording.record(["paper1"], profile=profile)
     assert executed == []
 

@@ -186,10 +186,11 @@ def test_refresh(project, capsys):
     assert bad.read_text() == before
     assert "ZeroDivisionError" in capsys.readouterr().err
     stored = nbformat.read(good, as_version=4)
-    assert [cell.get("execution_count") for cell in stored.cells] == [None, 1, 2]
-    assert stored.cells[2].outputs == [
+    assert [cell.get("execution_count") for cell in stored.cells] == [None, 1, 2, 3]
+    assert "installation" in stored.cells[1].metadata.tags
+    assert stored.cells[3].outputs == [
         stream(". <object object at 0x0>\n"),
-        new_output("execute_result", data={"text/plain": "42"}, execution_count=2),
+        new_output("execute_result", data={"text/plain": "42"}, execution_count=3),
     ]
     assert "| smoke | cpu | 1 | 4 |" in stored.cells[0].source
     assert stored.metadata.kernelspec.name == "python3"
