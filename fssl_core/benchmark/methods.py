@@ -20,8 +20,9 @@ from typing import Any
 
 import pandas as pd
 
+from fssl_core.costs import client_load
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import FsslError
 from fssl_core.evaluation.knn_runs import KnnSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
@@ -252,13 +253,7 @@ def images_seen(settings: TrainingSettings, data: Dataset) -> int:
     if isinstance(s, ModularSettings):
         sent = sum(len(part) for part in s.phase1.divide(data))
         return images_seen(s.phase1, data) + s.epochs * s.pairs_per_epoch * (sent // s.batch * s.batch)
-    sizes = [len(part) for part in s.divide(data)]
-    if isinstance(s, SplitSettings):
-        return s.epochs * s.sampled * (min(sizes) // s.client_batch * s.client_batch)
-    if isinstance(s, AveragingSettings):
-        rounds = (s.taking_part(finished).tolist() for finished in range(s.rounds))
-        return s.local_epochs * sum(s.used(sizes[client]) for clients in rounds for client in clients)
-    raise SettingError("settings", type(s).__name__, "settings of averaging, layer-wise, split or modular training")
+    return client_load.images_seen(s, data)
 
 
 # ---------------------------------------------------------------- tuning and evaluation

@@ -138,8 +138,8 @@ def _layerwise(settings: LayerwiseSettings, data: Dataset) -> ClientLoad:
     plan = s.plan(len(trainer.units))
     loads = {stage: _stage(trainer, stage, batch) for stage in dict.fromkeys(plan)}
     used = torch.tensor([s.used(count) for count in images])
-    images_seen = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
-    macs = sum(count * loads[stage].image_macs for count, stage in zip(images_seen, plan, strict=True))
+    by_round = [s.local_epochs * int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds)]
+    macs = sum(count * loads[stage].image_macs for count, stage in zip(by_round, plan, strict=True))
     return ClientLoad(macs / s.clients, tuple(loads.values()))
 
 
@@ -180,6 +180,22 @@ class _LocalLoss(nn.Module):
 # ---------------------------------------------------------------- averaging, and MFCL, whose first phase is that
 
 
+def images_seen(settings: AveragingSettings | SplitSettings, data: Dataset) -> int:
+    """How many images all steps of all clients take; views of one image count once.
+
+    Raises:
+        SettingError: settings of another engine.
+    """
+    s = settings
+    sizes = [len(part) for part in s.divide(data)]
+    if isinstance(s, SplitSettings):  # as many steps as the smallest client has
+        return s.epochs * s.sampled * (min(sizes) // s.client_batch * s.client_batch)
+    if isinstance(s, AveragingSettings):
+        rounds = (s.taking_part(finished).tolist() for finished in range(s.rounds))
+        return s.local_epochs * sum(s.used(sizes[client]) for clients in rounds for client in clients)
+    raise SettingError("settings", type(s).__name__, "settings of averaging, layer-wise, split or modular training")
+
+
 def views_of(objective: Objective) -> tuple[int, int]:
     """Views of an image through the model in training, and through the target branch."""
     if objective.supervised:
@@ -192,8 +208,7 @@ def views_of(objective: Objective) -> tuple[int, int]:
 def _averaging(settings: AveragingSettings, data: Dataset) -> ClientLoad:
     s, image = settings, _image(data)
     images = [len(part) for part in s.divide(data)]
-    used = torch.tensor([s.used(count) for count in images])
-    seen = s.local_epochs * sum(int(used[s.taking_part(finished)].sum()) for finished in range(s.rounds))
+    seen = images_seen(s, data)
     model = s.build_model(data)
     target = s.objective.build_target(model)
     forward = forward_macs(model, image).total
@@ -254,9 +269,7 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
     if s.momentum == 0:
         memory = replace(memory, optimiser_bytes=0)
     load = StageLoad(1, views * (TRAINED_PASSES + 1) * forward_macs(client, image).total, memory)
-    # as many steps as the smallest client has
-    images_seen = s.epochs * s.sampled * (smallest - smallest % s.client_batch)
-    return ClientLoad(images_seen * load.image_macs / s.clients, (load,))
+    return ClientLoad(images_seen(s, data) * load.image_macs / s.clients, (load,))
 
 
 # ---------------------------------------------------------------- both
