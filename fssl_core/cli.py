@@ -77,6 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
+    def add_parameters(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
+        text = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
+        command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+
     def add_ids(command: argparse.ArgumentParser) -> None:
         text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
         command.add_argument("ids", nargs="*", metavar="ID", help=text)
@@ -88,9 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("plan", _plan, "tell what notebooks would compute: runs, data, hours, memory and disk")
     text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
     command.add_argument("ids", nargs="*", metavar="ID", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-    text = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    add_parameters(command)
     command.add_argument("--json", action="store_true", help="print every run with all that is known of it")
 
     command = add("reproduce", _reproduce, "execute notebooks and tell what became of their claims")
@@ -110,9 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("benchmark", _benchmark, text)
     text = "a Python file that adds methods to fssl_core.benchmark.METHODS; docs/how_to.md has one"
     command.add_argument("own", nargs="?", metavar="FILE", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-    text = "set a parameter of the notebook, as for `fssl reproduce`; repeatable"
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    add_parameters(command)
 
     text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
     command = add("record", _record, text)
@@ -128,9 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("compute", _runs_compute, "compute the runs of notebooks that are not finished; no Jupyter", actions)
     text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks"
     command.add_argument("ids", nargs="+", metavar="ID", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-    values = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=values)
+    add_parameters(command)
     command = add("export", _runs_export, "write the finished runs of notebooks to a file", actions)
     command.add_argument("ids", nargs="+", metavar="ID", help=text)
     command.add_argument("file", metavar="FILE", help="the file to write, e.g. fig6.zip")
