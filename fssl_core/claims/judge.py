@@ -10,7 +10,6 @@ small data, and says so. Three things are decided here and nowhere else:
 - Where a paper leaves two readings, each is judged, as if the other did not exist.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -22,8 +21,9 @@ from fssl_core.claims.estimation import NotRun
 from fssl_core.claims.rules import Outcome, every
 from fssl_core.claims.verdict import AS_PRINTED, Verdict
 from fssl_core.errors import DataError
+from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
-from fssl_core.paths import PROFILES, records_root
+from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
 
 FULL_SCALE = ("gpu", "paper")
@@ -250,9 +250,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
 
 def _recorded(key: str, artifact: str, profiles: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
     """Results, profile and data of the last of the profiles that has a record; empty if there is none."""
-    for candidate in reversed(profiles):
-        path = records_root() / key / f"{artifact}.{candidate}.csv"
-        if path.exists():
-            about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-            return pd.read_csv(path), candidate, about.get("data", "")
-    return pd.DataFrame(), "", ""
+    id = f"{key}/{artifact}"
+    profile = next(iter(recorded_profiles(id, profiles)), "")
+    if not profile:
+        return pd.DataFrame(), "", ""
+    return recorded_results(id, profile), profile, about_record(id, profile).get("data", "")

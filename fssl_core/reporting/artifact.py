@@ -25,8 +25,9 @@ from fssl_core.experiments.parameters import changed_parameters, take_parameters
 from fssl_core.experiments.provenance import cpu_name, git_state
 from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
+from fssl_core.papers.records import about_record
 from fssl_core.papers.reference import WORKS, Paper
-from fssl_core.paths import PROFILES, figures_root, records_root, shown_path
+from fssl_core.paths import PROFILES, figures_root, shown_path
 from fssl_core.settings import check_choice
 
 if TYPE_CHECKING:
@@ -202,15 +203,10 @@ class Artifact:
             json.dump(self._saved | {"beside": self._beside}, file, indent=1, ensure_ascii=False)
             file.write("\n")
 
-    def _record(self, profile: str) -> dict[str, Any]:
-        """The reference record at a profile; empty where there is none."""
-        path = records_root() / self.key / f"{self.name}.{profile}.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
     def _reference(self) -> tuple[str, dict[str, Any]]:
         """The record to compare with and its profile: this one, else the most faithful that is recorded."""
         for profile in (self.profile, *reversed(PROFILES)):
-            if record := self._record(profile):
+            if record := about_record(f"{self.key}/{self.name}", profile):
                 return profile, record
         return "", {}
 

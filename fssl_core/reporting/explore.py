@@ -5,7 +5,6 @@ A picture is one of matplotlib's, with a fixed layout, so that it is there withi
 
 import base64
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -17,8 +16,9 @@ from matplotlib.figure import Figure
 
 from fssl_core.errors import FsslError
 from fssl_core.figures.style import MUTED, method_styles, use_style
+from fssl_core.papers import records
 from fssl_core.papers.names import MIB
-from fssl_core.paths import PROFILES, records_root
+from fssl_core.paths import records_root
 from fssl_core.settings import check_choice
 
 BOTH = "both"
@@ -38,7 +38,7 @@ def recorded_profiles(artifact: str) -> list[str]:
     Raises:
         FsslError: there are none, as outside of a clone of the project.
     """
-    profiles = [name for name in reversed(PROFILES) if (records_root() / f"{artifact}.{name}.csv").exists()]
+    profiles = records.recorded_profiles(artifact)
     if not profiles:
         raise FsslError(f"No record of {artifact} is in {records_root()}: open this in a clone of the project.")
     return profiles
@@ -53,9 +53,7 @@ def recorded(artifact: str, profile: str) -> pd.DataFrame:
         SettingError: nothing is recorded at this profile.
     """
     check_choice("profile", profile, recorded_profiles(artifact))
-    path = records_root() / f"{artifact}.{profile}.csv"
-    about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    frame = pd.read_csv(path)
+    about, frame = records.about_record(artifact, profile), records.recorded_results(artifact, profile)
     seeds = f"seeds {', '.join(map(str, about['seeds']))}" if about.get("seeds") else ""
     frame.attrs["subtitle"] = " · ".join(filter(None, [f"profile {profile}", about.get("data", ""), seeds]))
     return frame

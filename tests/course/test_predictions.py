@@ -5,14 +5,13 @@ import re
 from importlib import import_module
 from pkgutil import iter_modules
 
-import pandas as pd
 import pytest
 
 from fssl_core.course import predictions
 from fssl_core.course.checking import _shown, predicted, right_value
 from fssl_core.course.exercise import COMMON, PREDICTED, Prediction, find_exercise, place_of
 from fssl_core.experiments.notebooks import find_notebooks
-from fssl_core.paths import records_root
+from fssl_core.papers.records import recorded_results
 
 MODULES = [import_module(f"{predictions.__name__}.{found.name}") for found in iter_modules(predictions.__path__)]
 RIGHT: dict[str, float] = {}  # by ID: some take seconds to count
@@ -67,13 +66,14 @@ def test_a_prediction_is_about_the_record_of_its_own_notebook_or_a_table_of_its_
 def test_the_number_comes_from_the_record_as_it_is_now(tmp_path, monkeypatch):
     """Of a record that was made anew, too."""
     known = find_exercise("monacosfl/fig6/loss")
-    record = pd.read_csv(records_root() / f"{known.record}.csv")
+    record = recorded_results(*known.record.split("."))
     record.loc[record.method == "MocoSFL", "loss"] -= 3
     path = tmp_path / f"{known.record}.csv"
     path.parent.mkdir()
     record.to_csv(path)
+    path.with_suffix(".json").write_text("{}")
     before = right_value(known)
-    monkeypatch.setattr("fssl_core.course.checking.records_root", lambda: tmp_path)
+    monkeypatch.setattr("fssl_core.papers.records.records_root", lambda: tmp_path)
     assert right_value(known) == pytest.approx(before + 3)
 
 

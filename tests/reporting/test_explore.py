@@ -52,7 +52,7 @@ def test_one_cut_draws_the_means_over_seeds_and_writes_out_those_of_the_cut(resu
 
 
 def test_outside_of_a_clone_it_is_said_where_records_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(explore, "records_root", lambda: tmp_path)
+    monkeypatch.setattr("fssl_core.papers.records.records_root", lambda: tmp_path)
     with pytest.raises(FsslError, match=r"No record of monacosfl/fig6 is in .*: open this in a clone of the project"):
         explore.recorded_profiles("monacosfl/fig6")
 

@@ -10,6 +10,7 @@ import pandas as pd
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Estimate
 from fssl_core.claims.verdict import Verdict
+from fssl_core.papers.records import about_record, recorded_results
 from fssl_core.paths import records_root
 from fssl_core.settings import flat
 
@@ -17,14 +18,13 @@ from fssl_core.settings import flat
 @cache
 def record(artifact: str, profile: str = "laptop") -> pd.DataFrame:
     """The recorded results of an artifact, a row each as its notebook has them."""
-    return pd.read_csv(records_root() / f"{artifact}.{profile}.csv")
+    return recorded_results(artifact, profile)
 
 
 @cache
 def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
     """Settings of the runs behind an artifact's record: a value, or those that occur, in a list."""
-    path = records_root() / f"{artifact}.{profile}.json"
-    return json.loads(path.read_text(encoding="utf-8"))["settings"]
+    return about_record(artifact, profile)["settings"]
 
 
 @cache

@@ -1,0 +1,38 @@
+"""Reference records: what the notebooks of the project found at a profile, in ``figures/`` of a clone.
+
+Of an artifact such as ``"monacosfl/fig6"`` there are its results, ``figures/monacosfl/fig6.laptop.csv``, and beside
+them what they are of: data, seeds, settings, device, in a file of JSON.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fssl_core.paths import PROFILES, records_root
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def record_path(artifact: str, profile: str) -> Path:
+    """The file that says what a record is of; its results have ``.csv`` in place of ``.json``."""
+    return records_root() / f"{artifact}.{profile}.json"
+
+
+def recorded_profiles(artifact: str, among: Sequence[str] = PROFILES) -> list[str]:
+    """At which of some profiles, in the order of ``PROFILES``, there is a record; the most faithful one first."""
+    return [profile for profile in reversed(among) if record_path(artifact, profile).exists()]
+
+
+def about_record(artifact: str, profile: str) -> dict[str, Any] | None:
+    """What a record is of; None where there is no record."""
+    path = record_path(artifact, profile)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
+    """The results of a record, which must exist, in rows as its notebook has them."""
+    import pandas as pd
+
+    return pd.read_csv(record_path(artifact, profile).with_suffix(".csv"))
