@@ -45,7 +45,7 @@ class Batch:
         }
         names = {name for runs in self.runs.values() for name in runs}
         self.stored = {name for name in names if (runs_root() / name / "summary.json").exists()}
-        devices = dict.fromkeys(record.get("device", "") for record in self.records.values())
+        devices = dict.fromkeys(device for record in self.records.values() for device in record.get("devices", ()))
         self.speeds = {device: relative_speed(device) for device in devices}  # None: unknown
         self.expected = self._expected()
         self.began: dict[str, float] = {}
@@ -127,7 +127,8 @@ class Batch:
             runs = self.runs.get(id)
             share = len(set(runs) - seen) / len(set(runs)) if runs else 1.0
             seen.update(runs or ())
-            speed = self.speeds[record.get("device", "")] or 1.0
+            speeds = [self.speeds[device] or 1.0 for device in record.get("devices", ())]
+            speed = sum(speeds) / len(speeds) if speeds else 1.0
             expected[id] = (record["seconds"] * share / self.workers + AROUND_SECONDS) / speed
         return expected
 

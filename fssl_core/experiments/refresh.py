@@ -160,7 +160,7 @@ def _recorded_row(record: dict[str, Any]) -> str:
     seeds = record.get("seeds", "")
     seeds = ", ".join(map(str, seeds)) if isinstance(seeds, list) else seeds
     seconds = f"{record['seconds']:.0f}" if "seconds" in record else ""
-    return f"| {record['profile']} | {record.get('device', '')} | {seconds} | {seeds} |"
+    return f"| {record['profile']} | {', '.join(record.get('devices', ()))} | {seconds} | {seeds} |"
 
 
 def _cell_id(cell: NotebookNode, taken: set[str]) -> str:

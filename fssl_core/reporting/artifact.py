@@ -132,12 +132,12 @@ class Artifact:
         stored = [] if runs is None else [stored_run(key) for key in dict.fromkeys(runs["key"])]
         if stored:
             settings = _by_name([values for values, _ in stored])
-            device = ", ".join(dict.fromkeys(provenance["device"] for _, provenance in stored))
+            devices = sorted({provenance["device"] for _, provenance in stored})
             seconds = sum(provenance["seconds"] for _, provenance in stored)
             commits = ", ".join(dict.fromkeys(provenance["commit"] for _, provenance in stored))
             code = {"commit": commits, "modified": any(provenance["modified"] for _, provenance in stored)}
         else:
-            device, seconds, code = cpu_name(), time.perf_counter() - self._created, git_state()
+            devices, seconds, code = [cpu_name()], time.perf_counter() - self._created, git_state()
         verdicts = self.check_claims(results)["ours"].value_counts()
         record = {
             "artifact": self.id,
@@ -147,7 +147,7 @@ class Artifact:
             "settings": settings or {},
             "changed": self.changed,
             "runs": [] if runs is None else list(dict.fromkeys(runs["key"])),
-            "device": device,
+            "devices": devices,
             "seconds": round(seconds, 1),
             "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in OURS},
             "versions": {

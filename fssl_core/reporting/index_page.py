@@ -70,7 +70,7 @@ def _overview(notebooks: Mapping[str, Notebook]) -> str:
         times = [_time(_seconds(path, profile)) for profile in TIMED]
         rows.append([f"**{chapter.name}**", chapter.idea, links, *times])
     records = [record for notebook in notebooks.values() if (record := notebook.record("laptop"))]
-    devices = ", ".join(sorted({record["device"] for record in records}))
+    devices = ", ".join(sorted({device for record in records for device in record["devices"]}))
     note = "Times are those of the computation in the records"
     note += f", at `laptop` on {devices}. " if devices else ". "
     note += "Notebooks share what they train, so after the first one a path is often shorter."

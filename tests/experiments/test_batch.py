@@ -57,7 +57,7 @@ def task(project, name, profile="laptop", runs=None, stored=(), **record):
     if record:
         path = project / "figures" / "paper" / f"{name}.{profile}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"device": "here", **record} | ({"runs": runs} if runs else {})))
+        path.write_text(json.dumps({"devices": ["here"], **record} | ({"runs": runs} if runs else {})))
     for key in stored:
         (project / "runs" / key).mkdir(parents=True)
         (project / "runs" / key / "summary.json").write_text("{}")
@@ -83,7 +83,7 @@ def test_the_plan_counts_runs_that_are_stored_or_shared_once(project, capsys):
 
 
 def test_the_plan_says_what_it_does_not_know(project, capsys):
-    tasks = [task(project, "a", seconds=1990, device="slow"), task(project, "b", seconds=50, device="unheard of")]
+    tasks = [task(project, "a", seconds=1990, devices=["slow"]), task(project, "b", seconds=50, devices=["unheard of"])]
     assert plan(tasks, capsys, jobs=2) == (  # the longer one alone takes that long
         "fssl: 2 notebooks at laptop, 2 at a time; about 17 min; "
         "this machine is 2.0 times as fast as the records' slow; "

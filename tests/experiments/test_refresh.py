@@ -138,8 +138,8 @@ TITLE = "# Fig. 1\n\n<!-- recorded -->\nold\n<!-- /recorded -->\n\nafter"
 
 
 def test_the_recorded_block(project):
-    record(project, "laptop", device="cpu", seconds=412.6, seeds=[0, 1, 2])
-    record(project, "smoke", device="cpu", seconds=3.2, seeds=[])
+    record(project, "laptop", devices=["cpu"], seconds=412.6, seeds=[0, 1, 2])
+    record(project, "smoke", devices=["cpu"], seconds=3.2, seeds=[])
     stored = new_notebook(cells=[new_markdown_cell(TITLE)])
     notebook = Notebook("paper1/fig1", project / "unused")
     for _ in range(2):  # filling it twice changes nothing
@@ -172,7 +172,7 @@ def test_refresh(project, capsys):
         "import os, sys, json",
         "print(os.getcwd(), object())",
         "print('warning', file=sys.stderr)",
-        "record = {'profile': profile, 'device': 'cpu', 'seconds': 1, 'seeds': [4]}",
+        "record = {'profile': profile, 'devices': ['cpu'], 'seconds': 1, 'seeds': [4]}",
         "_ = open('build/figures/paper1/fig1.smoke.json', 'w').write(json.dumps(record))",
         "6 * 7",
     ]

@@ -43,7 +43,7 @@ def test_save_writes_figure_numbers_and_how_they_were_made(figures):
         "data": "china.jpg",
         "seeds": [0, 1, 2],
         "settings": {"width": 64},
-        "device": cpu_name(),
+        "devices": [cpu_name()],
         "claims": {"reproduced": 1, "contradicted": 0, "inconclusive": 0, "not run": 0},
     }
     assert {name: record[name] for name in expected} == expected
@@ -89,7 +89,7 @@ def test_settings_device_and_seconds_come_from_the_runs(figures, monkeypatch):
     save(runs=pd.DataFrame({"key": ["a", "b", "a"]}))
     record = json.loads((figures / "fig2.smoke.json").read_text())
     assert record["settings"] == {"width": 64, "seed": [0, 1]}
-    assert (record["device"], record["seconds"]) == ("H200", 42.0)
+    assert (record["devices"], record["seconds"]) == (["H200"], 42.0)
     assert (record["commit"], record["modified"]) == ("abc", True)
 
 

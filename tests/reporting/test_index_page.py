@@ -124,7 +124,7 @@ def record(project, name, seconds):
     folder = "build/figures" if name.endswith(".smoke") else "figures"
     path = project / folder / "monacosfl" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"seconds": seconds, "device": "a CPU"}))
+    path.write_text(json.dumps({"seconds": seconds, "devices": ["a CPU"]}))
 
 
 def texts(project):
