@@ -102,14 +102,16 @@ def checked(known: Exercise, answer: Any, seed: int = 0) -> Result:
             raise _Unanswered
         for draw in range(DRAWS):
             known.test(_Watched(answer) if callable(answer) else answer, generator(seed, known.id, draw))
-    except _Unanswered:
-        return Result(known.id, "check", "unanswered")
+    except _Unanswered as nothing:
+        return Result(known.id, "check", "unanswered", text=str(nothing))
     except Wrong as wrong:
         return Result(known.id, "check", "not yet", wrong.hint, _sentence(wrong.text or known.hints[wrong.hint]))
     except _StudentsError as raised:
         return Result(known.id, "check", "not yet", "error", raised.text)
     except Exception as error:  # an answer so odd that the test fails on it
         text = _sentence(f"the answer could not be tested: {type(error).__name__}: {_one_line(error)}")
+        if not callable(answer) and "not callable" in str(error):
+            text = f"The answer is to be a function, and this is a {type(answer).__name__}: name it, do not call it."
         return Result(known.id, "check", "not yet", "untested", text)
     return Result(known.id, "check", "right")
 
@@ -180,6 +182,8 @@ class _Watched:
             given = self.function(*copy.deepcopy(arguments), **copy.deepcopy(named))
         except Exception as error:
             raise _StudentsError(_error_text(error, self.function)) from error
+        if given is None:
+            raise _Unanswered("Your function returns nothing: is there no `return`?")
         if unanswered(given):
             raise _Unanswered
         return given

@@ -1,12 +1,14 @@
 """The hand-out: a copy of the kit that students open with ``make lab``, with or without the answers."""
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import find_notebooks
+from fssl_core.experiments.refresh import read_notebook, write_notebook
 from fssl_core.paths import project_root, shown_path
 
 # Notebooks lead to other notebooks and to pictures, predictions read records, and all of them import the package.
@@ -14,6 +16,7 @@ PARTS = ("notebooks", "figures", "fssl_core", "docs", "examples", "Makefile", "p
 PARTS += ("environment.yml", "README.md", "LICENSE", "CITATION.cff")
 NOT_COPIED = ("__pycache__", ".*", "*.egg-info")
 SOLUTIONS = "solutions"  # the folder in notebooks/course
+SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>\s*", re.DOTALL)  # in a paper's notebook
 
 
 def export(folder: Path, *, solutions: bool = True) -> Path:
@@ -21,7 +24,7 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
 
     Args:
         folder: where to; it must not be there yet.
-        solutions: with the answers of the exercises.
+        solutions: with the answers of the exercises: the course's, and those below the hints in the papers' notebooks.
 
     Returns:
         the folder of the course in the copy.
@@ -56,5 +59,16 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
                 shutil.copytree(root / part, copy / part, ignore=ignored)
             else:
                 shutil.copy2(root / part, copy / part)
+        if not solutions:
+            for path in (copy / "notebooks").rglob("*.ipynb"):
+                _leave_out_solutions(path)
         os.rename(copy, folder)  # whole or not at all
     return folder / "notebooks" / "course"
+
+
+def _leave_out_solutions(path: Path) -> None:
+    notebook = read_notebook(path)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = SOLUTION.sub("", cell.source)
+    write_notebook(path, notebook)

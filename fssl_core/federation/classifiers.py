@@ -2,7 +2,7 @@
 
 Xu, Tong and Huang, "Personalized federated learning with feature alignment and classifier collaboration", ICLR 2023,
 Section 4.2. Client j has the class shares p_j, and mean features mu_j[k] of its class k. With h_j[k] = p_j[k] mu_j[k],
-and V_j the variance of its estimate of h_j, the weights of all clients' classifiers for client i are
+and V_j the variance of its estimate of h_j, the weights of all clients' classifiers for client i are::
 
     alpha_i = argmin sum_j a_j^2 V_j + sum_k |h_i[k] - sum_j a_j h_j[k]|^2,    a_j >= 0, sum_j a_j = 1:
 

@@ -1,8 +1,8 @@
 """Clients that send something else than what they have learned.
 
 Each takes part and trains like the others, and then falsifies its update, the difference between its model and the
-global one that it received. Tensor by tensor, with the update d of n numbers and its length |d|, it sends the global
-model and, in place of d, ``scale`` times
+global one that it received. Tensor by tensor, with the update d of n numbers and its length ``|d|``, it sends the
+global model and, in place of d, ``scale`` times
 
 =============  =======================================  ==============================================================
 fault          update                                   where it comes from

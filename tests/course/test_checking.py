@@ -70,6 +70,14 @@ def test_whatever_the_answer_is_there_is_one_result(answer, status, hint):
     }
 
 
+def test_a_forgotten_return_and_a_call_in_place_of_a_function_are_named():
+    assert "no `return`" in checked(ADD, lambda x: None).text
+    assert checked(ADD, lambda x: ...).text == checked(ADD, None).text == ""
+    assert checked(ADD, torch.tensor(3.0)).text == (
+        "The answer is to be a function, and this is a Tensor: name it, do not call it."
+    )
+
+
 def test_an_error_is_named_with_the_line_of_the_students_own_code():
     space = {"__name__": "__main__"}
     exec(

@@ -1,6 +1,7 @@
 """``fssl course export``: a copy that opens, without the answers where that is asked for."""
 
 import json
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -10,6 +11,9 @@ from fssl_core import cli
 from fssl_core.course.handout import PARTS, export
 from fssl_core.errors import FsslError
 from fssl_core.experiments.parameters import stored_with
+
+ROOT = Path(__file__).parents[2]
+HINT, SOLUTION = (f"<details><summary>{part}</summary>" for part in ("Hint", "Solution"))
 
 
 @pytest.fixture
@@ -48,6 +52,44 @@ def test_a_hand_out_has_what_the_notebooks_need_and_nothing_of_the_lecturers(pro
     assert ("solutions/03_averaging.py" in files) == solutions
     assert not [name for name in files if "checkpoint" in name or "pycache" in name]
     assert [path.name for path in target.parent.iterdir()] == ["hand-out"]
+
+
+@pytest.fixture(scope="module")
+def handed_out(tmp_path_factory):
+    """Texts of the notebooks by path: of this project, and of what students get of it."""
+    folder = tmp_path_factory.mktemp("lecture") / "hand-out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        export(folder, solutions=False)
+
+    def texts(root):
+        paths = [path for path in (root / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
+        cells = {path: nbformat.read(path, as_version=4).cells for path in paths}
+        return {path.relative_to(root): "\n".join(cell.source for cell in found) for path, found in cells.items()}
+
+    return texts(ROOT), texts(folder)
+
+
+def test_a_hand_out_has_no_solution_of_a_papers_notebook_and_all_of_its_hints_and_predictions(handed_out):
+    stored, student = handed_out
+    assert stored.keys() == student.keys()
+    asked = {path for path, text in stored.items() if SOLUTION in text and "predict(" in text}
+    assert len(asked) > 10
+    for path, text in stored.items():
+        for solution in text.split(SOLUTION)[1:]:
+            lines = solution.partition("</details>")[0].strip().splitlines()
+            assert lines, path
+            assert [line for line in lines if len(line) > 20 and line in student[path]] == [], path
+        assert "<summary>Solution" not in student[path]
+        for kept in (HINT, "predict(", "\n### ", "</details>"):
+            removed = text.count(SOLUTION) if kept == "</details>" else 0
+            assert student[path].count(kept) == text.count(kept) - removed, (path, kept)
+
+
+def test_a_hand_out_with_solutions_has_the_notebooks_as_they_are(project):
+    path = Path("notebooks", "course", "03_averaging.ipynb")
+    export(project.parent / "hand-out")
+    assert (project.parent / "hand-out" / path).read_bytes() == (project / path).read_bytes()
 
 
 def test_a_hand_out_never_has_somebodys_answers(project):

@@ -101,6 +101,9 @@ def test_no_page_is_wider_than_the_screen(site, page, width):
     for name in ("index", "gallery", "claims", "api/fssl_core.claims.rules", *notebooks):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    page.goto((site / "claims.html").as_uri())
+    table = page.locator(".claims .table-wrapper")
+    assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
 
 
 @needs_chromium
