@@ -209,9 +209,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _list(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import find_notebooks
+    from fssl_core.papers.records import recorded_profiles
 
     notebooks = find_notebooks()
-    recorded = [[profile for profile in PROFILES if book.record_path(profile).exists()] for book in notebooks]
+    recorded = [reversed(recorded_profiles(book.id)) for book in notebooks]
     columns = {
         "ID": [book.id for book in notebooks],
         "title": [book.title for book in notebooks],

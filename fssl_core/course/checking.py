@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fssl_core.course.exercise import Exercise, Prediction, Wrong, as_number, find_exercise, unanswered
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import SettingError
 from fssl_core.notices import in_kernel
-from fssl_core.papers.records import recorded_profiles, recorded_results
+from fssl_core.papers.records import recorded_results
 from fssl_core.random import generator
 
 MIME = "application/vnd.fssl.check+json"
@@ -138,17 +138,13 @@ def predicted(known: Prediction, value: Any) -> Result:
 
 def right_value(known: Prediction) -> float:
     """The number that a prediction is about; FsslError where its record is missing."""
-
     from fssl_core.papers.reference import paper_table
 
     if known.table:
         return float(known.value(paper_table(*known.table.split("/"))))
     if not known.record:
         return float(known.value())
-    artifact, profile = known.record.split(".")
-    if not recorded_profiles(artifact, (profile,)):
-        raise FsslError(f"figures/{known.record}.csv is missing: open the notebook in a clone, which has figures/.")
-    return float(known.value(recorded_results(artifact, profile)))
+    return float(known.value(recorded_results(*known.record.split("."))))
 
 
 def _source(known: Prediction) -> str:

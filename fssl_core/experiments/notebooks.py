@@ -26,7 +26,7 @@ from fssl_core.experiments.parameters import checked_value, refuse_unknown, stor
 from fssl_core.experiments.resources import divided, gpus
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
-from fssl_core.papers.records import about_record, record_path
+from fssl_core.papers.records import record_path
 from fssl_core.paths import PROFILES, figures_root, project_root, shown_path
 from fssl_core.settings import check_choice, check_range
 
@@ -71,9 +71,7 @@ class Notebook:
 
         The reference record; at ``smoke``, which nobody keeps, what was run here last.
         """
-        if profile != "smoke":
-            return about_record(self.id, profile)
-        path = self.result_path(profile)
+        path = self.result_path(profile) if profile == "smoke" else self.record_path(profile)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def record_path(self, profile: str) -> Path:

@@ -1,7 +1,7 @@
 """Reference records: what the notebooks of the project found at a profile, in ``figures/`` of a clone.
 
 Of an artifact such as ``"monacosfl/fig6"`` there are its results, ``figures/monacosfl/fig6.laptop.csv``, and beside
-them what they are of: data, seeds, settings, device, in a file of JSON.
+them what they are of: data, seeds, settings, devices, in a file of JSON.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fssl_core.errors import FsslError
 from fssl_core.paths import PROFILES, records_root
 
 if TYPE_CHECKING:
@@ -32,7 +33,16 @@ def about_record(artifact: str, profile: str) -> dict[str, Any] | None:
 
 
 def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
-    """The results of a record, which must exist, in rows as its notebook has them."""
+    """The results of a record, in rows as its notebook has them.
+
+    Raises:
+        FsslError: there are none, as outside of a clone of the project.
+    """
     import pandas as pd
 
-    return pd.read_csv(record_path(artifact, profile).with_suffix(".csv"))
+    path = record_path(artifact, profile).with_suffix(".csv")
+    if not path.exists():
+        raise FsslError(
+            f"figures/{artifact}.{profile}.csv is missing: open the notebook in a clone, which has figures/."
+        )
+    return pd.read_csv(path)

@@ -206,7 +206,7 @@ class Artifact:
     def _reference(self) -> tuple[str, dict[str, Any]]:
         """The record to compare with and its profile: this one, else the most faithful that is recorded."""
         for profile in (self.profile, *reversed(PROFILES)):
-            if record := about_record(f"{self.key}/{self.name}", profile):
+            if record := about_record(self.id, profile):
                 return profile, record
         return "", {}
 

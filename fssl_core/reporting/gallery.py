@@ -16,6 +16,7 @@ from fssl_core.claims.verdict import AS_PRINTED, OURS, Verdict, counts, in_words
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.files import atomic_write
+from fssl_core.papers.records import recorded_profiles
 from fssl_core.papers.reference import PAPERS, WORKS
 from fssl_core.paths import PROFILES, project_root, records_root
 from fssl_core.reporting.course import COURSE
@@ -122,7 +123,7 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         ``profile`` of that record, ``title``, ``question``, the most telling ``verdict`` (None without claims),
         ``printed`` and ``ours`` in words, and how many verdicts are what, as ``found`` and in words as ``counts``.
     """
-    profile = next((name for name in reversed(KEPT) if notebook.record_path(name).exists()), "")
+    profile = next(iter(recorded_profiles(notebook.id, KEPT)), "")
     picture = profile and notebook.record_path(profile).with_suffix(".png").exists()
     verdict = telling(verdicts)
     paper = verdict is not None and verdict.paper_consistent is not None

@@ -32,7 +32,6 @@ def guess(tmp_path, monkeypatch):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "figures" / "sums").mkdir(parents=True)
     pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.laptop.csv")
-    (tmp_path / "figures" / "sums" / "x.laptop.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     hints = {"too_low": "more", "too_high": "less", "unit": "another unit"}
     return Prediction("sums/guess", GUESS.value, "apples", 2.0, hints, record=RECORD)
@@ -151,7 +150,7 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
 
 
 def test_a_missing_record_is_no_wrong_answer(guess):
-    (project_root() / "figures" / "sums" / "x.laptop.json").unlink()
+    (project_root() / "figures" / "sums" / "x.laptop.csv").unlink()
     with pytest.raises(FsslError, match=r"figures/sums/x\.laptop\.csv is missing"):
         predicted(guess, 1)
 

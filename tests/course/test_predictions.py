@@ -71,7 +71,6 @@ def test_the_number_comes_from_the_record_as_it_is_now(tmp_path, monkeypatch):
     path = tmp_path / f"{known.record}.csv"
     path.parent.mkdir()
     record.to_csv(path)
-    path.with_suffix(".json").write_text("{}")
     before = right_value(known)
     monkeypatch.setattr("fssl_core.papers.records.records_root", lambda: tmp_path)
     assert right_value(known) == pytest.approx(before + 3)

@@ -3,6 +3,7 @@ import json
 import pandas as pd
 import pytest
 
+from fssl_core.errors import FsslError
 from fssl_core.papers import records
 
 
@@ -28,3 +29,8 @@ def test_the_most_faithful_of_the_recorded_profiles_comes_first(folder):
         (folder / "ldawa" / f"fig1.{profile}.json").write_text("{}")
     assert records.recorded_profiles("ldawa/fig1") == ["gpu", "laptop"]
     assert records.recorded_profiles("ldawa/fig1", ["smoke", "laptop", "workstation"]) == ["laptop"]
+
+
+def test_results_that_are_not_there_are_named(folder):
+    with pytest.raises(FsslError, match=r"figures/ldawa/fig1\.laptop\.csv is missing: open the notebook in a clone"):
+        records.recorded_results("ldawa/fig1", "laptop")
