@@ -40,6 +40,7 @@ def attack(seed: int, precision: str) -> Settings:
     return InversionSettings(targets=(split(seed, "float32"),), seed=seed, precision=precision)
 
 
+@pytest.mark.timeout(7200)  # 50 runs
 def test_accuracy_does_not_move():
     measures = {
         split: "knn_accuracy",
