@@ -1,16 +1,21 @@
 """Finished runs in one file, to hand on: settings, tables, summaries, provenance, and models where they are asked for.
 
-The file is a ZIP archive with a folder for each run, as the run store has it (:mod:`fssl_core.experiments.store`), so
-tables are CSV, all else is JSON, and models are tensors that load without running code. What comes in is checked before
-it is kept: names, checksums, and that the settings are those that the folder is named after.
+The file is a ZIP archive of one member, which is a ZIP archive with a folder for each run, as the run store has it
+(:mod:`fssl_core.experiments.store`), so tables are CSV, all else is JSON, and models are tensors that load without
+running code. Runs are much alike, and the member is compressed as a whole: that takes half of what each file alone
+takes. What comes in is checked before it is kept: names, checksums, and that the settings are those that the folder is
+named after.
 
 Without models a run keeps a list of them in ``left_out.json``. Whoever asks for one later has the run computed again.
 """
 
+import lzma
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,9 @@ from fssl_core.settings import Settings, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
+MEMBER = "runs.zip"
+# What `zipfile` raises of a file that is none, or not as it was written.
+DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
 
@@ -47,15 +55,51 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
-    with full_disk_explained(path.parent), atomic_write(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for key, run in sorted(finished.items()):
-            files = {*listed_files(run.folder), NAME}
-            left_out = set() if models else {name for name in files if name.endswith(TENSORS)}
-            changed = without(run.folder, left_out)
-            for name in sorted(files - left_out | changed.keys()):
-                content = changed.get(name) or (run.folder / name).read_bytes()
-                archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content, zipfile.ZIP_DEFLATED, 9)
+    with full_disk_explained(path.parent), tempfile.TemporaryFile(dir=path.parent) as whole:
+        with zipfile.ZipFile(whole, "w") as archive:
+            for key, run in sorted(finished.items()):
+                files = {*listed_files(run.folder), NAME}
+                left_out = set() if models else {name for name in files if name.endswith(TENSORS)}
+                changed = without(run.folder, left_out)
+                for name in sorted(files - left_out | changed.keys()):
+                    content = changed.get(name) or (run.folder / name).read_bytes()
+                    archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content)
+            tensors = any(name.endswith(TENSORS) for name in archive.namelist())
+        whole.seek(0)
+        member = zipfile.ZipInfo(MEMBER, EPOCH)
+        # What makes tables small takes minutes for a gigabyte of tensors, and makes them no smaller.
+        member.compress_type = zipfile.ZIP_DEFLATED if tensors else zipfile.ZIP_LZMA
+        with (
+            atomic_write(path) as file,
+            zipfile.ZipFile(file, "w") as outer,
+            outer.open(member, "w", force_zip64=True) as target,
+        ):
+            shutil.copyfileobj(whole, target)
     return len(finished)
+
+
+@contextmanager
+def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive of runs in a file of :func:`export_runs`, unpacked into an unnamed file on the disk of ``folder``.
+
+    Raises:
+        FsslError: the file is none of those, is damaged, or does not fit on the disk.
+    """
+    refused = f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used."
+    try:
+        with zipfile.ZipFile(path) as outer, tempfile.TemporaryFile(dir=folder) as whole:
+            members = outer.infolist()
+            if [member.filename for member in members] != [MEMBER]:
+                raise FsslError(refused)
+            _check_space(path, members, folder)
+            with full_disk_explained(folder), outer.open(members[0]) as source:
+                shutil.copyfileobj(source, whole)
+            with zipfile.ZipFile(whole) as archive:
+                yield archive
+    except FileNotFoundError as error:
+        raise FsslError(f"There is no file {path}.") from error
+    except DAMAGED as error:
+        raise FsslError(f"{refused} ({error})") from error
 
 
 def import_runs(path: Path) -> tuple[int, int]:
@@ -71,29 +115,17 @@ def import_runs(path: Path) -> tuple[int, int]:
         FsslError: the file is none of :func:`export_runs`, is damaged, or does not fit on the disk. The runs before
             the one that is named are kept, each whole.
     """
-    refused = FsslError(f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used.")
     root = runs_root()
     root.mkdir(parents=True, exist_ok=True)
-    new = 0
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members: dict[str, dict[str, zipfile.ZipInfo]] = {}
-            for info in archive.infolist():
-                key, slash, name = info.filename.partition("/")
-                if not (slash and _is_key(key) and _is_name(name)) or name in members.setdefault(key, {}):
-                    raise refused
-                members[key][name] = info
-            size = sum(info.file_size for info in archive.infolist())
-            if size > (free := shutil.disk_usage(root).free):
-                raise FsslError(f"{path} takes {size:,} bytes in {root}, where {free:,} are free; free some space.")
-            for key, files in members.items():
-                new += _put(archive, key, files)
-    except FileNotFoundError as error:
-        raise FsslError(f"There is no file {path}.") from error
-    except (OSError, zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError) as error:
-        if isinstance(error, FsslError):
-            raise
-        raise FsslError(f"{refused} ({error})") from error
+    members: dict[str, dict[str, zipfile.ZipInfo]] = {}
+    with opened(path, root) as archive:
+        for info in archive.infolist():
+            key, slash, name = info.filename.partition("/")
+            if not (slash and _is_key(key) and _is_name(name)) or name in members.setdefault(key, {}):
+                raise FsslError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
+            members[key][name] = info
+        _check_space(path, archive.infolist(), root)
+        new = sum(_put(archive, path, key, files) for key, files in members.items())
     return len(members), new
 
 
@@ -102,9 +134,15 @@ def recorded_files() -> list[Path]:
     return sorted(records_root().glob("*/runs.*.zip"))
 
 
-def _put(archive: zipfile.ZipFile, key: str, members: dict[str, zipfile.ZipInfo]) -> bool:
+def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> None:
+    """Refuse what does not fit: no more is unpacked than the sizes that members are said to have."""
+    if (size := sum(member.file_size for member in members)) > (free := shutil.disk_usage(folder).free):
+        raise FsslError(f"{path} takes {size:,} bytes in {folder}, where {free:,} are free; free some space.")
+
+
+def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipfile.ZipInfo]) -> bool:
     """Make a run finished by the files of an archive, unless it is; whether it was made."""
-    refused = FsslError(f"Run {key} of {archive.filename} is not what such a run writes, and is not used.")
+    refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used.")
     root = runs_root()
     folder = root / key
     with lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:

@@ -1,8 +1,8 @@
 """Accuracy in bfloat16 beside float32: `pytest -m benchmark -s tests/benchmarks/test_precision_accuracy.py`.
 
-Five seeds of each engine at `laptop`, in both precisions: 50 runs of half a minute to two, kept in the store of runs,
-so that an interrupted benchmark goes on. The table has the mean of each precision and that of the differences by seed,
-with Student's interval of 95 %. Accuracy must not move: the interval has to hold zero.
+Five seeds of each engine at `laptop`, in both precisions: 50 runs of half a minute to two, kept in the project's own
+`runs/`, so that an interrupted benchmark goes on. The table has the mean of each precision and that of the differences
+by seed, with Student's interval of 95 %. Accuracy must not move: the interval has to hold zero.
 """
 
 from statistics import fmean, stdev
@@ -11,6 +11,7 @@ import pytest
 
 from fssl_core.claims.estimation import Estimate
 from fssl_core.experiments import Run, averaging_settings, lwfedssl_settings, mfcl_settings, run_all, split_settings
+from fssl_core.paths import project_root
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.settings import Settings
 
@@ -41,7 +42,8 @@ def attack(seed: int, precision: str) -> Settings:
 
 
 @pytest.mark.timeout(7200)  # 50 runs
-def test_accuracy_does_not_move():
+def test_accuracy_does_not_move(monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(project_root() / "runs"))  # and not the folder that is deleted after tests
     measures = {
         split: "knn_accuracy",
         averaging: "knn_accuracy",

@@ -1,5 +1,6 @@
 """Runs go into a file and come back as they were; what is not such a file is refused, and nothing of it is kept."""
 
+import io
 import json
 import zipfile
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 
 from fssl_core.cli import main
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.archive import export_runs, import_runs, recorded_files
+from fssl_core.experiments.archive import MEMBER, export_runs, import_runs, opened, recorded_files
 from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
 from fssl_core.experiments.store import Run, run, run_all
@@ -135,12 +136,15 @@ def test_nothing_to_export(stores, tmp_path):
 
 
 def rewritten(path, change):
-    """The archive with its members changed by a function of their names and contents."""
-    with zipfile.ZipFile(path) as archive:
+    """The archive with its runs' files changed by a function of their names and contents."""
+    with opened(path, path.parent) as archive:
         members = change({name: archive.read(name) for name in archive.namelist()})
-    with zipfile.ZipFile(path, "w") as archive:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(MEMBER, inner.getvalue())
     return path
 
 
@@ -286,7 +290,7 @@ def test_the_runs_that_the_project_keeps_are_whole_and_those_that_notebooks_ask_
         count, new = import_runs(path)
         assert count == new
         asked = runs_of([paper], profile)
-        with zipfile.ZipFile(path) as archive:
+        with opened(path, root) as archive:
             kept = {name.split("/")[0] for name in archive.namelist()}
         assert kept <= asked.keys()
         assert all(Run(asked[key]).finished for key in kept), root

@@ -1,8 +1,9 @@
 """What the files beside this one compute with: records, verdicts, runs that are kept, means over seeds."""
 
 import json
-import zipfile
 from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Estimate
 from fssl_core.claims.verdict import Verdict
+from fssl_core.experiments.archive import opened
 from fssl_core.papers.records import about_record, recorded_results
 from fssl_core.paths import records_root
 from fssl_core.settings import flat
@@ -59,7 +61,7 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
     within settings is a column such as ``objective.name``; a column of the table hides a setting of the same name.
     """
     tables = []
-    with zipfile.ZipFile(records_root() / paper / f"runs.{profile}.zip") as archive:
+    with opened(records_root() / paper / f"runs.{profile}.zip", Path(gettempdir())) as archive:
         files = set(archive.namelist())
         for key in sorted({file.partition("/")[0] for file in files}):
             stored = json.loads(archive.read(f"{key}/settings.json"))
