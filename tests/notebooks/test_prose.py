@@ -39,7 +39,7 @@ def prose(notebook: Notebook) -> str:
         for markdown, neighbours in groupby(cells, key=lambda cell: cell["cell_type"] == "markdown")
         if markdown
     ]
-    text = "\n\n".join(text for text in texts if "laptop" in text)
+    text = "\n\n".join(text for text in texts if "laptop" in text or "workstation" in text)
     return NO_PROSE.sub(lambda block: " " * len(block[0]), text)
 
 

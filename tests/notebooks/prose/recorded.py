@@ -30,24 +30,24 @@ def settings(artifact: str, profile: str = "laptop") -> dict[str, Any]:
 
 
 @cache
-def verdicts(paper: str) -> list[Verdict]:
-    """All verdicts on a paper's `laptop` records."""
-    return judge.all_verdicts(paper, "laptop")
+def verdicts(paper: str, profile: str = "laptop") -> list[Verdict]:
+    """All verdicts on a paper's records at a profile."""
+    return judge.all_verdicts(paper, profile)
 
 
-def verdict(id: str, reading: str | None = None) -> Verdict:
-    """What is known of a claim from its `laptop` record; of the reading whose name begins so, where there are two."""
-    all_of_paper = verdicts(id.partition("-")[0])
+def verdict(id: str, reading: str | None = None, profile: str = "laptop") -> Verdict:
+    """What is known of a claim from its record; of the reading whose name begins so, where there are two."""
+    all_of_paper = verdicts(id.partition("-")[0], profile)
     found = [one for one in all_of_paper if one.id == id and one.reading.startswith(reading or "")]
     assert len(found) == 1, f"{id} has {len(found)} verdicts"
     return found[0]
 
 
 @cache
-def comparisons(id: str, reading: str | None = None) -> list[Estimate]:
+def comparisons(id: str, reading: str | None = None, profile: str = "laptop") -> list[Estimate]:
     """The estimates that a claim joins, in its order, each with ``interval()``: see :func:`verdict`."""
-    judged = verdict(id, reading)
-    readings = dict(judge._readings(judged.paper, record(judged.artifact)))
+    judged = verdict(id, reading, profile)
+    readings = dict(judge._readings(judged.paper, record(judged.artifact, profile)))
     results = readings.get(judged.reading, next(iter(readings.values())))
     outcome = judge._answer(judge.CHECKS[id].rule, lambda: judge.CHECKS[id].ours(results))
     return [one.estimate for one in outcome.leaves()]
