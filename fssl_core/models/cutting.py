@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import torch
 from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from fssl_core.settings import check_choice
 
@@ -73,5 +75,14 @@ def output_shape(module: nn.Module, channels: int, side: int) -> tuple[int, ...]
     """Shape of what a module makes of one image ``[channels, side, side]``, found without computing anything."""
     state = {name: value.to("meta") for name, value in module.state_dict().items()}
     images = torch.empty(2, channels, side, side, dtype=next(module.parameters()).dtype, device="meta")
-    with torch.no_grad():
+    with torch.no_grad(), _WithoutNormalisation():
         return tuple(torch.func.functional_call(module, state, (images,)).shape[1:])
+
+
+class _WithoutNormalisation(TorchFunctionMode):
+    """Normalisations return what they are given. They change no shape, and of a shape's time they take nine tenths."""
+
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
+        if function in (functional.batch_norm, functional.group_norm, functional.layer_norm):
+            return arguments[0]
+        return function(*arguments, **(keywords or {}))
