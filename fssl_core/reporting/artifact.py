@@ -134,10 +134,11 @@ class Artifact:
             settings = _by_name([values for values, _ in stored])
             devices = sorted({provenance["device"] for _, provenance in stored})
             seconds = sum(provenance["seconds"] for _, provenance in stored)
-            commits = ", ".join(dict.fromkeys(provenance["commit"] for _, provenance in stored))
-            code = {"commit": commits, "modified": any(provenance["modified"] for _, provenance in stored)}
+            commits = [*dict.fromkeys(provenance["commit"] for _, provenance in stored)]
+            modified = any(provenance["modified"] for _, provenance in stored)
         else:
-            devices, seconds, code = [cpu_name()], time.perf_counter() - self._created, git_state()
+            devices, seconds, state = [cpu_name()], time.perf_counter() - self._created, git_state()
+            commits, modified = [state["commit"]], state["modified"]
         verdicts = self.check_claims(results)["ours"].value_counts()
         record = {
             "artifact": self.id,
@@ -155,7 +156,8 @@ class Artifact:
                 "torch": torch.__version__,
                 "fssl_core": fssl_core.__version__,
             },
-            **code,
+            "commits": commits,
+            "modified": modified,
             "date": datetime.now(UTC).date().isoformat(),
         }
         json.dumps(record)  # before any file is touched

@@ -48,7 +48,7 @@ def test_save_writes_figure_numbers_and_how_they_were_made(figures):
     }
     assert {name: record[name] for name in expected} == expected
     assert set(record["versions"]) == {"python", "torch", "fssl_core"}
-    assert {"commit", "date"} <= set(record)
+    assert {"commits", "modified", "date"} <= set(record)
 
 
 def test_save_says_where_and_leaves_the_records_alone(tmp_path, monkeypatch, capsys):
@@ -90,7 +90,7 @@ def test_settings_device_and_seconds_come_from_the_runs(figures, monkeypatch):
     record = json.loads((figures / "fig2.smoke.json").read_text())
     assert record["settings"] == {"width": 64, "seed": [0, 1]}
     assert (record["devices"], record["seconds"]) == (["H200"], 42.0)
-    assert (record["commit"], record["modified"]) == ("abc", True)
+    assert (record["commits"], record["modified"]) == (["abc"], True)
 
 
 def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
