@@ -41,7 +41,7 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
 
     Args:
         settings: of the runs.
-        path: the file, replaced if it is there.
+        path: the file, replaced if it is there; its folder is made when missing.
         models: take the models and other tensors along, which are by far the largest part.
 
     Returns:
@@ -55,6 +55,8 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
+    with full_disk_explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_explained(path.parent), tempfile.TemporaryFile(dir=path.parent) as whole:
         with zipfile.ZipFile(whole, "w") as archive:
             for key, run in sorted(finished.items()):

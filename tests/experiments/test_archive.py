@@ -83,7 +83,7 @@ def test_runs_come_back_as_they_were(stores, tmp_path):
 
 
 def test_equal_runs_make_equal_files(exported, tmp_path):
-    again = tmp_path / "again.zip"
+    again = tmp_path / "a folder that is made" / "again.zip"
     export_runs(reversed(SETTINGS), again)
     assert again.read_bytes() == exported.read_bytes()
 
