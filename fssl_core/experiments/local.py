@@ -25,7 +25,7 @@ from fssl_core.notices import say
 from fssl_core.settings import Settings
 
 WORTH_SECONDS = 10.0  # of runs that are left: with more, workers pay
-TRIAL_SECONDS = 5.0  # without workers, where nobody knows how long runs take
+TRIAL_SECONDS = 2.0  # without workers, where nobody knows how long runs take
 
 
 class Executor(Protocol):
