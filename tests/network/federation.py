@@ -264,8 +264,13 @@ def shaken(connection: socket.socket, kind: bytes) -> socket.socket:
     return connection
 
 
-def bytes_until_cut(connection: socket.socket, most: int) -> int:
-    """Send one message that does not end, until the other side closes; returns how much was sent."""
+def bytes_until_cut(connection: socket.socket, most: int, patience: float | None = None) -> int:
+    """Send one message that does not end, until the other side closes; returns how much was sent.
+
+    Of a side that closes while it is sent to, the system may say nothing for minutes: with ``patience`` (seconds) one
+    that takes nothing for so long counts as closed.
+    """
+    connection.settimeout(patience)
     part, sent = frame(MORE, bytes(1 << 16)), 0
     with contextlib.suppress(OSError):
         while sent < most:
