@@ -23,8 +23,7 @@ keeps 2 bytes of most values; here they have 4.
 What a client sends and receives is counted where it happens, by the run's own ledger.
 """
 
-import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,6 +36,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.schedule import Stage
+from fssl_core.models.cutting import output_shape
 from fssl_core.objectives.base import Learner, Objective
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
@@ -148,7 +148,7 @@ def _stage(trainer: LayerwiseTrainer, stage: Stage, batch: int) -> StageLoad:
     trainer.enter(stage)
     s, worker, learner = trainer.settings, trainer.worker, trainer.learner
     image = _image(trainer.data)
-    features = _output_shape(trainer.frozen, image, s.dtype)
+    features = output_shape(trainer.frozen, trainer.data.channels, trainer.data.image_size)
     macs = TRAINED_PASSES * forward_macs(learner.online, features).total
     if stage.frozen:
         macs += forward_macs(trainer.frozen, image).total
@@ -277,12 +277,6 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
 
 def _image(data: Dataset) -> tuple[int, int, int]:
     return data.channels, data.image_size, data.image_size
-
-
-def _output_shape(module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> tuple[int, ...]:
-    """Of one input, found without computing anything."""
-    with torch.no_grad():
-        return tuple(copy.deepcopy(module).to("meta")(torch.empty(1, *shape, dtype=dtype, device="meta")).shape[1:])
 
 
 def _nbytes(values: Iterable[Tensor]) -> int:

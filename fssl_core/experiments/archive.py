@@ -55,9 +55,11 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
-    with full_disk_explained(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with full_disk_explained(path.parent), tempfile.TemporaryFile(dir=path.parent) as whole:
+    with (
+        full_disk_explained(path.parent),
+        atomic_write(path) as file,
+        tempfile.TemporaryFile(dir=path.parent) as whole,
+    ):
         with zipfile.ZipFile(whole, "w") as archive:
             for key, run in sorted(finished.items()):
                 files = {*listed_files(run.folder), NAME}
@@ -71,11 +73,7 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
         member = zipfile.ZipInfo(MEMBER, EPOCH)
         # What makes tables small takes minutes for a gigabyte of tensors, and makes them no smaller.
         member.compress_type = zipfile.ZIP_DEFLATED if tensors else zipfile.ZIP_LZMA
-        with (
-            atomic_write(path) as file,
-            zipfile.ZipFile(file, "w") as outer,
-            outer.open(member, "w", force_zip64=True) as target,
-        ):
+        with zipfile.ZipFile(file, "w") as outer, outer.open(member, "w", force_zip64=True) as target:
             shutil.copyfileobj(whole, target)
     return len(finished)
 

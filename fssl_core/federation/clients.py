@@ -187,7 +187,7 @@ class ClientMatrix:
 def _shell(module: nn.Module) -> nn.Module:
     """A copy of a module whose tensors are to be replaced: of the values of its attributes only containers are copied.
 
-    ``deepcopy`` takes ten times as long, for tensors that nobody will see.
+    ``deepcopy`` takes several times as long, for tensors that nobody will see.
     """
     copies: dict[nn.Module, nn.Module] = {}  # a module that occurs twice, which named_modules has once, stays one
     for _, original in module.named_modules():

@@ -74,7 +74,8 @@ def latent_shape(backbone: Backbone, cut_layer: int, image_size: int | None = No
 def output_shape(module: nn.Module, channels: int, side: int) -> tuple[int, ...]:
     """Shape of what a module makes of one image ``[channels, side, side]``, found without computing anything."""
     state = {name: value.to("meta") for name, value in module.state_dict().items()}
-    images = torch.empty(2, channels, side, side, dtype=next(module.parameters()).dtype, device="meta")
+    dtype = next((parameter.dtype for parameter in module.parameters()), None)
+    images = torch.empty(2, channels, side, side, dtype=dtype, device="meta")
     with torch.no_grad(), _WithoutNormalisation():
         return tuple(torch.func.functional_call(module, state, (images,)).shape[1:])
 

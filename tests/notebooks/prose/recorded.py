@@ -53,6 +53,12 @@ def comparisons(id: str, reading: str | None = None, profile: str = "laptop") ->
     return [one.estimate for one in outcome.leaves()]
 
 
+def behind_by(difference: Estimate) -> tuple[float, float, float]:
+    """By how much the first of two compared is behind the second, with the interval."""
+    low, high = difference.interval()
+    return -difference.value, -high, -low
+
+
 @cache
 def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop") -> pd.DataFrame:
     """A table of all runs of a kind that are kept with a paper's records, with key and settings of the run in each row.

@@ -3,8 +3,7 @@ from itertools import combinations
 from fssl_core.models import build_backbone
 from fssl_core.papers.reference import paper_table, paper_value
 from tests.notebooks.prose.ldawa.fig4 import layers
-from tests.notebooks.prose.ldawa.fig5 import behind_by
-from tests.notebooks.prose.recorded import comparisons, record, rows
+from tests.notebooks.prose.recorded import behind_by, comparisons, record, rows
 
 RULES = ["FedAvg", "M-DAWA", "L-DAWA", "L-DAWA after FedAvg"]
 
