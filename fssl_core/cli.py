@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add("claims", _claims, "judge the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
-    command.add_argument("--profile", metavar="P", help="results of this profile; default: the most faithful recorded")
+    command.add_argument("--profile", metavar="P", help="default: each claim's most faithful record that runs it")
     command.add_argument("--json", action="store_true", help="all that is known of each verdict, as JSON")
 
     add("gallery", _gallery, "write the gallery and the table of claims of README.md from the recorded results")

@@ -12,6 +12,7 @@ small data, and says so. Three things are decided here and nowhere else:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -145,19 +146,26 @@ def all_verdicts(
 
     Args:
         paper: only this paper's claims.
-        profile: judge the results of this profile; without it each artifact's most faithful recorded one.
+        profile: judge the results of this profile; without it each claim on the most faithful record that has what
+            the claim speaks of.
         among: profiles that this one is of, from the least faithful to the most.
     """
     if profile is not None:
         check_choice("profile", profile, PROFILES)
     verdicts = []
     for key in PAPERS if paper is None else (paper,):
-        recorded: dict[str, tuple[pd.DataFrame, str, str]] = {}  # one read per artifact
+        read = cache(partial(_recorded, key))  # once an artifact and profile
         for claim in paper_claims(key):
-            if claim.artifact not in recorded:
-                recorded[claim.artifact] = _recorded(key, claim.artifact, among if profile is None else (profile,))
-            verdicts += judge(claim, key, *recorded[claim.artifact])
+            profiles = recorded_profiles(f"{key}/{claim.artifact}", among if profile is None else (profile,)) or [""]
+            judged = [judge(claim, key, *read(claim.artifact, profiles[0]))]
+            while _none_run(judged[-1]) and len(judged) < len(profiles):
+                judged.append(judge(claim, key, *read(claim.artifact, profiles[len(judged)])))
+            verdicts += judged[0] if _none_run(judged[-1]) else judged[-1]
     return verdicts
+
+
+def _none_run(verdicts: list[Verdict]) -> bool:
+    return all(verdict.ours == "not run" for verdict in verdicts)
 
 
 def _checks(key: str) -> dict[str, Check]:
@@ -248,10 +256,9 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     }
 
 
-def _recorded(key: str, artifact: str, profiles: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
-    """Results, profile and data of the last of the profiles that has a record; empty if there is none."""
+def _recorded(key: str, artifact: str, profile: str) -> tuple[pd.DataFrame, str, str]:
+    """Results, profile and data of a record; empty without a profile."""
     id = f"{key}/{artifact}"
-    profile = next(iter(recorded_profiles(id, profiles)), "")
     if not profile:
         return pd.DataFrame(), "", ""
     return recorded_results(id, profile), profile, about_record(id, profile).get("data", "")

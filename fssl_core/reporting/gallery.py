@@ -48,7 +48,7 @@ def update_readme() -> bool:
 
 
 def kept_verdicts() -> list[Verdict]:
-    """Every claim judged on the most faithful record of :data:`KEPT`."""
+    """Every claim judged on the most faithful record of :data:`KEPT` that has what it speaks of."""
     return all_verdicts(among=KEPT)
 
 

@@ -149,3 +149,26 @@ def test_words_and_data(check):
     more = [verdict, *verdicts(pd.DataFrame(), "")]
     assert counts(more) == "1 claim: trained 1 reproduced, 1 not run (digits) · paper consistent 1 of 1"
     assert {one.ours for one in more} <= set(OURS)
+
+
+def test_a_claim_is_judged_on_the_most_faithful_record_that_has_what_it_speaks_of(tmp_path, monkeypatch):
+    """At ``workstation`` the first table lacks one local epoch, of which the second claim speaks."""
+    monkeypatch.setattr("fssl_core.papers.records.records_root", lambda: tmp_path)
+    cells = [
+        {"local_epochs": epochs, "method": method, "seed": seed, "accuracy": 0.4 + lead + seed / 1000}
+        for epochs in (1, 5, 10)
+        for method, lead in (("FedAvg", 0.0), ("M-DAWA", 0.1), ("L-DAWA", 0.2 if epochs != 5 else 0.05))
+        for seed in range(3)
+    ]
+    common = {"dataset": "cifar10", "ssl_method": "SimCLR", "label_fraction": 1.0, "protocol": "linear"}
+    rows = pd.DataFrame(cells).assign(**common, untrained=0.2, chance=0.1)
+    (tmp_path / "ldawa").mkdir()
+    for profile, part in (("laptop", rows), ("workstation", rows[rows.local_epochs != 1])):
+        part.to_csv(tmp_path / f"ldawa/table1.{profile}.csv", index=False)
+        (tmp_path / f"ldawa/table1.{profile}.json").write_text(json.dumps({"data": profile}))
+    verdicts = {one.id: one for one in judge.all_verdicts("ldawa") if one.artifact == "ldawa/table1"}
+    both, best = (verdicts[f"ldawa-table1-{name}"] for name in ("both-beat-fedavg", "ldawa-best-e1-e10"))
+    assert (both.profile, both.data, both.ours) == ("workstation", "workstation", "reproduced")
+    assert (best.profile, best.data, best.ours) == ("laptop", "laptop", "reproduced")
+    unrun = verdicts["ldawa-table1-time-ratios"]
+    assert (unrun.profile, unrun.ours) == ("workstation", "not run")
