@@ -19,7 +19,15 @@ def numbers():
     wider = verdict("ldawa-fig2-wider-basin", "the paper")
     radius = 100 * LandscapeSettings.radii[0]
     larger = 100 * (norm.xs("FedAvg", level="method") / norm.xs("L-DAWA", level="method") - 1)
+    real = record("ldawa/fig2", "workstation").groupby(["ssl_method", "method"])
+    real_rise, real_path = (real[name].mean()["SimCLR"] for name in ("circle_loss_increase", "path_ratio"))
+    shorter = verdict("ldawa-fig2-shorter-path-simclr", "the paper", "workstation")
     return {
+        "0.16 at FedAvg, by 0.20 at L-DAWA and by 0.20 at": [*real_rise[METHODS]],
+        "path is 1.25 times the distance of its ends, FedAvg's 1.27": [*real_path[["L-DAWA", "FedAvg"]]],
+        "L-DAWA after FedAvg 1.30": real_path["L-DAWA after FedAvg"],
+        "is 0.03, and above zero": shorter.estimate,
+        "from 0.08 below zero to 0.13 above": (-shorter.low, shorter.high),
         "by 0.11 at FedAvg, by 0.21 at L-DAWA and by 0.15 at": [*simclr[METHODS]],
         "between -0.39 and 0.19": (-wider.low, wider.high),
         "0.41 and 0.65 on": [*barlow[METHODS[:2]]],
