@@ -106,6 +106,21 @@ def test_whole_steps():
     assert not missed
 
 
+def test_a_transformer():
+    """ViT-Tiny at half its width, as the profile `workstation` has it."""
+    torch.set_num_threads(1)
+    views = torch.rand(100, 3, 32, 32, generator=generator(0, "views"))
+    steps = [
+        partial(
+            forward_and_backward, build_backbone("vit-tiny", width=32, norm="layer", image_size=32), views, precision
+        )
+        for precision in PRECISIONS
+    ]
+    exact, rough = milliseconds(*steps)
+    print(f"\nViT-Tiny, half its width: {exact:.0f} and {rough:.0f} ms, {rough / exact:.2f}")
+    assert rough <= bar(32) * exact
+
+
 @pytest.mark.parametrize("engine", ["split", "averaging"])
 def test_a_machine_that_chooses_for_itself_is_not_slower_than_float32(engine):
     make = partial(split_step, 20, 7, 16) if engine == "split" else partial(averaging_step, "batch", 16)

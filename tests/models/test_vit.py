@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torchvision.models.vision_transformer import EncoderBlock
 
@@ -15,6 +16,7 @@ from fssl_core.models.vit import (
     Block,
     MapNorm,
     PatchEmbedding,
+    attention,
     initialise_vit_,
     patch_size,
     sine_cosine_positions,
@@ -83,6 +85,20 @@ def test_a_block_equals_torchvisions():
     tokens = torch.randn(2, 15, 24, generator=generator(0, "tokens"), dtype=torch.float64)
     x = tokens.transpose(1, 2).reshape(2, 24, 3, 5)  # a map as convolutions lay it out
     torch.testing.assert_close(to_tokens(ours(x)), theirs(tokens), rtol=0, atol=1e-10)
+
+
+def test_attention_in_bfloat16_is_pytorchs_and_so_are_its_gradients():
+    """Written out on a CPU; compared in float64, as near as the digits of bfloat16 allow."""
+    rows = torch.randn(4, 2, 3, 15, 8, generator=generator(0, "attention"), dtype=torch.float64)
+    results = []
+    for dtype in (torch.bfloat16, torch.float64):
+        q, k, v, direction = (row.to(torch.bfloat16).to(dtype).requires_grad_() for row in rows)
+        values = attention(q, k, v) if dtype is torch.bfloat16 else F.scaled_dot_product_attention(q, k, v)
+        assert values.dtype == dtype
+        gradients = torch.autograd.grad((values * direction).sum(), (q, k, v))
+        results.append([tensor.double() for tensor in (values, *gradients)])
+    for ours, exact in zip(*results, strict=True):
+        assert (ours - exact).norm() < 0.01 * exact.norm()
 
 
 def test_tokens_and_maps_are_inverse_and_go_row_by_row():
