@@ -92,8 +92,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         if ssl_method != "SimCLR":  # few steps: a target branch has to follow faster
             defaults, chosen = defaults | {"ema_decay": 0.9}, chosen | {"learning_rate": 3e-3}
     elif profile == "workstation":
-        # Piloted with FedSimCLR and seed 100, which no record has: after 12 rounds of one local epoch fine-tuning with a
-        # tenth of the labels is at 39.4 %, from scratch at 30.5 %; the linear probe at 36.1 %, untrained at 30.4 %.
+        # Piloted with FedSimCLR and seed 100, which no record has: after 12 rounds of one local epoch, fine-tuning with
+        # a tenth of the labels is at 39.4 %, from scratch at 30.5 %; the linear probe at 36.1 %, untrained at 30.4 %.
         chosen = REAL | {"dataset": "cifar10", "width": 32, "rounds": 12, "local_epochs": 1, "batch": 100}
     elif profile == "gpu":
         chosen |= {"rounds": 12, "precision": "bfloat16"}
