@@ -157,15 +157,14 @@ def all_verdicts(
         read = cache(partial(_recorded, key))  # once an artifact and profile
         for claim in paper_claims(key):
             profiles = recorded_profiles(f"{key}/{claim.artifact}", among if profile is None else (profile,)) or [""]
-            judged = [judge(claim, key, *read(claim.artifact, profiles[0]))]
-            while _none_run(judged[-1]) and len(judged) < len(profiles):
-                judged.append(judge(claim, key, *read(claim.artifact, profiles[len(judged)])))
-            verdicts += judged[0] if _none_run(judged[-1]) else judged[-1]
+            judged = (judge(claim, key, *read(claim.artifact, name)) for name in profiles)  # each when it is asked for
+            first = next(judged)
+            verdicts += first if _any_run(first) else next(filter(_any_run, judged), first)
     return verdicts
 
 
-def _none_run(verdicts: list[Verdict]) -> bool:
-    return all(verdict.ours == "not run" for verdict in verdicts)
+def _any_run(verdicts: list[Verdict]) -> bool:
+    return any(verdict.ours != "not run" for verdict in verdicts)
 
 
 def _checks(key: str) -> dict[str, Check]:

@@ -65,8 +65,8 @@ def averaging_step(norm: str, width: int, precision: str) -> partial:
     return partial(trainer.step, *batch)
 
 
-def dense_step(norm: str, width: int, images: int, precision: str) -> partial:
-    backbone = build_backbone("resnet18", width=width, norm=norm, image_size=32, generator=generator(0, "dense"))
+def dense_step(norm: str, width: int, images: int, precision: str, architecture: str = "resnet18") -> partial:
+    backbone = build_backbone(architecture, width=width, norm=norm, image_size=32, generator=generator(0, "dense"))
     views = torch.rand(images, 3, 32, 32, generator=generator(0, "views"))
     return partial(forward_and_backward, backbone.train(), views, precision)
 
@@ -109,13 +109,7 @@ def test_whole_steps():
 def test_a_transformer():
     """ViT-Tiny at half its width, as the profile `workstation` has it."""
     torch.set_num_threads(1)
-    views = torch.rand(100, 3, 32, 32, generator=generator(0, "views"))
-    steps = [
-        partial(
-            forward_and_backward, build_backbone("vit-tiny", width=32, norm="layer", image_size=32), views, precision
-        )
-        for precision in PRECISIONS
-    ]
+    steps = [dense_step("layer", 32, 100, precision, "vit-tiny") for precision in PRECISIONS]
     exact, rough = milliseconds(*steps)
     print(f"\nViT-Tiny, half its width: {exact:.0f} and {rough:.0f} ms, {rough / exact:.2f}")
     assert rough <= bar(32) * exact

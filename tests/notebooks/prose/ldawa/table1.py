@@ -2,7 +2,7 @@ from itertools import combinations
 
 from fssl_core.models import build_backbone
 from fssl_core.papers.reference import paper_table, paper_value
-from tests.notebooks.prose.ldawa.fig4 import layers
+from tests.notebooks.prose.ldawa.fig4 import STEM, layers
 from tests.notebooks.prose.recorded import behind_by, comparisons, record, rows
 
 RULES = ["FedAvg", "M-DAWA", "L-DAWA", "L-DAWA after FedAvg"]
@@ -22,7 +22,7 @@ def numbers():
     size = sum(values.numel() for values in model.values() if values.is_floating_point())
     cosine = 1 / (1 + 0.1**2) ** 0.5
     length = (1 + 0.1**2 / 10) ** 0.5
-    turned = rows(layers(), layer="encoder.0.stem.0.weight", ssl_method="SimCLR", method="L-DAWA", seed=0, round=1)
+    turned = rows(layers(), layer=STEM, ssl_method="SimCLR", method="L-DAWA", seed=0, round=1)
     kept = turned.cosine.item()
     real = 100 * record("ldawa/table1", "workstation").groupby("method").mean(numeric_only=True)
     curves = record("ldawa/fig5", "workstation")

@@ -1,6 +1,6 @@
 from fssl_core.experiments import ldawa_settings
 from fssl_core.papers.reference import printed_cells
-from tests.notebooks.prose.ldawa.fig4 import layers
+from tests.notebooks.prose.ldawa.fig4 import STEM, layers
 from tests.notebooks.prose.recorded import comparisons, record, rows
 
 AFTER = "L-DAWA after FedAvg"
@@ -17,7 +17,7 @@ def numbers():
         [part[base] - part[variant] for base, variant in zip(BASES, VARIANTS, strict=True)] for part in (simclr, barlow)
     )
     lead = comparisons("ldawa-table2-ssl-agnostic")[0]
-    stem = rows(layers(), layer="encoder.0.stem.0.weight", ssl_method="SimCLR")
+    stem = rows(layers(), layer=STEM, ssl_method="SimCLR")
     few = 100 * rows(record("ldawa/table2"), label_fraction=0.01, ssl_method="SimCLR").accuracy
     stated = ldawa_settings("laptop", method="FedAvg", ssl_method="Barlow Twins")
     printed = printed_cells("ldawa", "table2")
