@@ -319,9 +319,14 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.dry_run import with_needed
     from fssl_core.paths import runs_root, shown_path
 
-    by_notebook = asked(arguments.ids, arguments.profile, dict(_assignment(text) for text in arguments.set))
-    settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
-    run_all([*settings.values()])
+    parameters, computed = dict(_assignment(text) for text in arguments.set), None
+    while True:  # settings of some runs are chosen by the results of others
+        by_notebook = asked(arguments.ids, arguments.profile, parameters)
+        settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
+        if settings.keys() == computed:
+            break
+        run_all([*settings.values()])
+        computed = settings.keys()
     print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
     later = [id for id, one in by_notebook.items() if one.unknown]
     if later:

@@ -22,7 +22,7 @@ import pandas as pd
 
 from fssl_core.costs import client_load
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import FsslError
+from fssl_core.errors import DataError, FsslError
 from fssl_core.evaluation.knn_runs import KnnSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
@@ -31,6 +31,7 @@ from fssl_core.experiments import dry_run
 from fssl_core.experiments.profiles import REAL, averaging_settings, split_settings
 from fssl_core.experiments.profiles_lwfedssl import lwfedssl_evaluation, lwfedssl_settings
 from fssl_core.experiments.profiles_mfcl import mfcl_rival_settings, mfcl_settings
+from fssl_core.experiments.store import Run
 from fssl_core.paths import PROFILES
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.privacy.reconstruction import ReconstructionSettings
@@ -266,10 +267,19 @@ def chosen_rates(tuning: pd.DataFrame) -> dict[str, float]:
     """The factor of each method whose trainings have the best mean kNN accuracy; of equal ones the smallest.
 
     Args:
-        tuning: a row a training: method, rate, and ``knn_accuracy``, on the validation share of the test images; not
-            needed where there is one rate.
+        tuning: a row a training: method, rate, training, and ``knn_accuracy``, on the validation share of the test
+            images; not needed where there is one rate. Without it, that of the stored runs is taken.
+
+    Raises:
+        DataError: a training is not finished.
     """
-    if tuning["rate"].nunique() == 1 or dry_run.in_use():  # what is planned takes as long at any rate
+    if tuning["rate"].nunique() > 1 and "knn_accuracy" not in tuning:
+        runs = [Run(training) for training in tuning["training"]]
+        if all(run.finished for run in runs):
+            tuning = tuning.assign(knn_accuracy=[run.summary["knn_accuracy"] for run in runs])
+        elif not dry_run.estimating():
+            raise DataError("The rates are not tuned yet: compute the trainings of the table `tuning` first.")
+    if "knn_accuracy" not in tuning:  # there is one rate, or the table is planned: it takes as long at any
         return dict.fromkeys(tuning["method"], tuning["rate"].iloc[0])
     means = tuning.groupby(["method", "rate"])["knn_accuracy"].mean()
     return {method: means[method].idxmax() for method in dict.fromkeys(tuning["method"])}

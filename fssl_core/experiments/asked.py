@@ -9,13 +9,16 @@ from fssl_core.paths import PROFILES
 from fssl_core.settings import Settings, check_choice
 
 
-def asked(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Asked]:
+def asked(
+    ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None, *, estimate: bool = False
+) -> dict[str, Asked]:
     """By ID, what notebooks ask for.
 
     Args:
         ids: which, as for :func:`~fssl_core.experiments.notebooks.find_notebooks`; those without a profile have none.
         profile: one of :data:`~fssl_core.paths.PROFILES`.
         parameters: values for the notebooks' parameters; each must have them.
+        estimate: whether settings may stand in for those that results will choose: to plan, not to compute.
 
     Raises:
         SettingError: an unknown ID, profile or parameter, or a value that cannot be used.
@@ -23,7 +26,10 @@ def asked(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None
     check_choice("profile", profile, PROFILES)
     values = {"profile": profile, **(parameters or {})}
     notebooks = [notebook for notebook in find_notebooks(ids) if "profile" in notebook.as_stored()["parameters"]]
-    return {notebook.id: asked_by(notebook.code(), parameters_for(notebook, values)) for notebook in notebooks}
+    return {
+        notebook.id: asked_by(notebook.code(), parameters_for(notebook, values), estimate=estimate)
+        for notebook in notebooks
+    }
 
 
 def runs_of(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Settings]:

@@ -5,7 +5,8 @@ notebook are executed that its calls of :data:`ENTRIES` need, and inside :func:`
 what they are asked for in place of computing it. Data sets are outlines (:mod:`fssl_core.data.outlines`).
 
 ``run_all`` gives rows with the settings alone. A statement that needs more fails, which is no harm unless settings of
-later runs depend on it: such calls are counted as unknown.
+later runs depend on it: such calls are counted as unknown. What chooses settings by results can find the stored ones
+itself, and, where :func:`estimating`, make any choice that costs the same.
 """
 
 import ast
@@ -21,6 +22,7 @@ from fssl_core.settings import Settings
 
 ENTRIES = ("run", "run_all", "run_beside_untrained")  # of fssl_core.experiments: what computes runs
 _collected: list[Settings] | None = None
+_estimating = False
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,30 @@ def with_needed(settings: Iterable[Settings]) -> dict[str, Settings]:
 
 
 @contextmanager
-def collecting() -> Iterator[list[Settings]]:
-    """Inside the block, what ``run`` and ``run_all`` are asked for goes into this list, and nothing is computed."""
-    global _collected
-    before, _collected = _collected, []
+def collecting(*, estimate: bool = False) -> Iterator[list[Settings]]:
+    """Inside the block, what ``run`` and ``run_all`` are asked for goes into this list, and nothing is computed.
+
+    Args:
+        estimate: see :func:`estimating`.
+    """
+    global _collected, _estimating
+    before = _collected, _estimating
+    _collected, _estimating = [], estimate
     try:
         with outlines_only():
             yield _collected
     finally:
-        _collected = before
+        _collected, _estimating = before
 
 
 def in_use() -> bool:
     """Whether a block of :func:`collecting` is open, inside which nothing is computed."""
     return _collected is not None
+
+
+def estimating() -> bool:
+    """Whether costs are all that is asked, so that settings may stand in for those that results will choose."""
+    return _estimating
 
 
 def collected(settings: Sequence[Settings]) -> bool:
@@ -76,12 +88,13 @@ def collected(settings: Sequence[Settings]) -> bool:
     return True
 
 
-def asked_by(cells: list[str], parameters: Mapping[str, Any]) -> Asked:
+def asked_by(cells: list[str], parameters: Mapping[str, Any], *, estimate: bool = False) -> Asked:
     """What a notebook's code asks for.
 
     Args:
         cells: the sources of its code cells, that of its parameters first.
         parameters: to set in place of the defaults.
+        estimate: see :func:`estimating`.
 
     Raises:
         SyntaxError: a cell is no Python.
@@ -94,7 +107,7 @@ def asked_by(cells: list[str], parameters: Mapping[str, Any]) -> Asked:
         exec(source, namespace)
     statements = [statement for source in others for statement in ast.parse(source).body]
     unknown = []
-    with collecting() as collected:
+    with collecting(estimate=estimate) as collected:
         for statement in _needed(statements):
             before = with_needed(collected)
             try:

@@ -121,7 +121,7 @@ def plan(
     Raises:
         SettingError: an unknown ID, profile or parameter, or a value that cannot be used.
     """
-    by_notebook = asked(ids, profile, parameters)
+    by_notebook = asked(ids, profile, parameters, estimate=True)
     machines = (machine or this_machine(), H200, A100)
     wanted: dict[str, dict[str, None]] = {}  # by key, the notebooks
     settings: dict[str, Settings] = {}

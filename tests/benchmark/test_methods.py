@@ -10,6 +10,7 @@ from fssl_core.benchmark import (
     EVALUATIONS,
     METHODS,
     SIZES,
+    TUNED_ON,
     Method,
     Problem,
     add_methods,
@@ -20,9 +21,10 @@ from fssl_core.benchmark import (
     images_seen,
 )
 from fssl_core.benchmark import methods as module
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.untrained import UntrainedSettings
-from fssl_core.experiments.dry_run import collecting
+from fssl_core.experiments import run_all
+from fssl_core.experiments.asked import asked
 from fssl_core.federation.aggregation import RULES
 from fssl_core.training.modular import ModularSettings, ModularTrainer
 from fssl_core.training.split import SplitSettings
@@ -127,8 +129,37 @@ def test_the_rate_with_the_best_mean_is_chosen_for_each_method():
     tuning = pd.DataFrame(rows, columns=["method", "rate", "knn_accuracy"])
     assert chosen_rates(tuning) == {"a": 3.0, "b": 3.0}
     assert chosen_rates(tuning[tuning.rate == 1.0].drop(columns="knn_accuracy")) == {"a": 1.0, "b": 1.0}
-    with collecting():  # no result is there: any rate takes as long
-        assert chosen_rates(tuning.drop(columns="knn_accuracy")).keys() == {"a", "b"}
+
+
+def test_runs_at_a_chosen_rate_are_asked_for_once_the_rates_are_tuned(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path))
+    id, parameters = "benchmark/one_table", {"methods": ["untrained", "SimCLR"], "evaluations": ["kNN"]}
+    parameters["rates"] = [1.0, 3.0]
+    tuned = [METHODS["SimCLR"].trainings(Problem("smoke", rate=rate, **TUNED_ON))[0] for rate in parameters["rates"]]
+
+    first = asked([id], "smoke", parameters)[id]
+    assert {one.key for one in tuned} < {one.key for one in first.settings}
+    assert first.unknown
+    planned = asked([id], "smoke", parameters, estimate=True)[id]
+    assert len(planned.settings) > len(first.settings)
+    assert not planned.unknown
+
+    tuning = run_all(list(first.settings))
+    best = tuning.set_index("key").knn_accuracy.loc[[one.key for one in tuned]]
+    (chosen,) = METHODS["SimCLR"].trainings(replace(SMOKE, rate=parameters["rates"][best.argmax()]))
+    for estimate in (False, True):
+        then = asked([id], "smoke", parameters, estimate=estimate)[id]
+        keys = {one.key for one in then.settings}
+        assert chosen.key in keys
+        assert len(keys) == len(planned.settings)
+        assert not then.unknown
+
+
+def test_rates_that_are_not_tuned_are_an_error():
+    tuning = pd.DataFrame({"method": "FedSimCLR", "rate": [1.0, 3.0]})
+    tuning["training"] = [METHODS["FedSimCLR"].trainings(replace(SMOKE, rate=rate))[0] for rate in tuning.rate]
+    with pytest.raises(DataError, match="not tuned yet"):
+        chosen_rates(tuning)
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
