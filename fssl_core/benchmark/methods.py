@@ -50,6 +50,7 @@ class Size:
     images: dict[str, Any]
     clients: int
     rounds: int
+    tuning_rounds: int  # while rates are tuned
     local_epochs: int
     batch: int  # of a client that trains alone
     client_batch: int  # of one that shares a batch with all others
@@ -69,24 +70,24 @@ _CIFAR = {"dataset": "cifar10", "augmentation": "simclr-cifar", "architecture": 
 SIZES = {
     "smoke": Size(
         _DIGITS | {"train_images": 100, "width": 8},
-        *(5, 4, 1, 20, 20, 5, 1, 20, 50, 1, 10, 20),
+        *(5, 4, 4, 1, 20, 20, 5, 1, 20, 50, 1, 10, 20),
         {"attacker_images": 40, "decoder": "res_normN0C8", "epochs": 2, "test_images": 8},
         {"iterations": 10},
     ),
     "laptop": Size(
         _DIGITS | {"train_images": 2000, "width": 16},
-        *(10, 12, 2, 40, 10, 5, 3, 20, 50, 4, 50, 20),
+        *(10, 12, 12, 2, 40, 10, 5, 3, 20, 50, 4, 50, 20),
         {"attacker_images": 40},
         {},
     ),
     "workstation": Size(
         _CIFAR | {name: REAL[name] for name in ("train_images", "width")},
-        *(10, 12, 2, 50, 10, 9, 3, 50, 250, 2, 100, 200),
+        *(10, 12, 4, 2, 50, 10, 9, 3, 50, 250, 2, 100, 200),
         {},
         {},
     ),
-    "gpu": Size(_CIFAR, 10, 4, 1, 100, 10, 9, 1, 50, 250, 2, 100, 200, {}, {}),
-    "paper": Size(_CIFAR, 10, 40, 5, 100, 10, 9, 15, 50, 250, 2, 100, 200, {}, {}),
+    "gpu": Size(_CIFAR, 10, 4, 4, 1, 100, 10, 9, 1, 50, 250, 2, 100, 200, {}, {}),
+    "paper": Size(_CIFAR, 10, 40, 40, 5, 100, 10, 9, 15, 50, 250, 2, 100, 200, {}, {}),
 }
 
 
@@ -99,12 +100,14 @@ class Problem:
         partition: of the images, one that gives all clients equally many: ``"dirichlet-equal:0.1"``, ``"classes:2"``.
         seed: of the division, the first values and the training.
         rate: factor on each method's base learning rate.
+        tuning: whether the rate is being tuned, over the profile's rounds for that.
     """
 
     profile: str
     partition: str
     seed: int = 0
     rate: float = 1.0
+    tuning: bool = False
 
     def __post_init__(self) -> None:
         check_choice("profile", self.profile, PROFILES)
@@ -114,9 +117,13 @@ class Problem:
         return SIZES[self.profile]
 
     @property
+    def rounds(self) -> int:
+        return self.size.tuning_rounds if self.tuning else self.size.rounds
+
+    @property
     def passes(self) -> int:
         """Over each image, by every method."""
-        return self.size.rounds * self.size.local_epochs
+        return self.rounds * self.size.local_epochs
 
     @property
     def common(self) -> dict[str, Any]:
@@ -128,7 +135,7 @@ class Problem:
     def in_rounds(self) -> dict[str, Any]:
         """Those of the engines that average whole models or layers."""
         s = self.size
-        return self.common | {"rounds": s.rounds, "local_epochs": s.local_epochs, "batch": s.batch}
+        return self.common | {"rounds": self.rounds, "local_epochs": s.local_epochs, "batch": s.batch}
 
     def at_rate(self, settings: TrainingSettings) -> TrainingSettings:
         """The same training with its learning rates times :attr:`rate`."""
@@ -260,7 +267,7 @@ def images_seen(settings: TrainingSettings, data: Dataset) -> int:
 # ---------------------------------------------------------------- tuning and evaluation
 
 RATES = [1 / 3, 1.0, 3.0]  # the grid, for every method
-TUNED_ON = {"partition": "dirichlet-equal:0.3", "seed": 1000}  # another division, other first values
+TUNED_ON = {"partition": "dirichlet-equal:0.3", "seed": 1000, "tuning": True}  # another division, other first values
 
 
 def chosen_rates(tuning: pd.DataFrame) -> dict[str, float]:

@@ -24,7 +24,11 @@ from fssl_core.training.modular import ModularSettings
 from fssl_core.training.settings import TrainingSettings
 from fssl_core.training.split import SplitSettings
 
-LINKS = {f"seconds_{speed}": Link(up=speed, down=speed, latency=0.05) for speed in (10, 100)}  # megabits a second
+LINKS = {  # of each client
+    "seconds_10": Link(up=10, down=10, latency=0.05),
+    "seconds_10_stragglers": Link(up=10, down=10, latency=0.05, straggling=0.5),
+    "seconds_100": Link(up=100, down=100, latency=0.05),
+}
 NEEDS = ("macs", "memory_bytes", "up_bytes", "down_bytes", "traffic_bytes", *LINKS, "rounds")
 BUDGETS = ("passes", "macs", "traffic_bytes", "memory_bytes")  # columns of `curves`
 MB, GB = 10**6, 10**9
@@ -35,7 +39,9 @@ UNITS = {  # of the columns of the table
     "up_bytes": ("up, MB", MB),
     "down_bytes": ("down, MB", MB),
     "rounds": ("rounds", 1),
-    **{name: (f"s at {name.rpartition('_')[2]} Mbit/s", 1) for name in LINKS},
+    "seconds_10": ("s at 10 Mbit/s", 1),
+    "seconds_10_stragglers": ("s at 10 Mbit/s, stragglers", 1),
+    "seconds_100": ("s at 100 Mbit/s", 1),
     "ssim": ("SSIM", 1),
     "explained": ("explained", 1),
     "identifiability": ("identifiability", 1),

@@ -118,7 +118,7 @@ def test_a_factor_multiplies_every_rate_of_a_training():
 def test_the_last_model_counts_everywhere():
     for problem in (SMOKE, Problem("paper", "classes:2")):
         assert {one.selection for settings in trainings(problem).values() for one in settings} == {"last"}
-    assert all(size.rounds % 4 == 0 for size in SIZES.values())  # as many in each stage of layer-wise training
+    assert all(size.rounds % 4 == size.tuning_rounds % 4 == 0 for size in SIZES.values())  # stages are equally long
 
 
 # ---------------------------------------------------------------- tuning and evaluation
@@ -153,6 +153,16 @@ def test_runs_at_a_chosen_rate_are_asked_for_once_the_rates_are_tuned(tmp_path, 
         assert chosen.key in keys
         assert len(keys) == len(planned.settings)
         assert not then.unknown
+
+
+def test_rates_are_tuned_in_whole_trainings_of_fewer_rounds(monkeypatch):
+    monkeypatch.setitem(SIZES, "smoke", replace(SIZES["smoke"], rounds=8, tuning_rounds=4))
+    tuned, longer = Problem("smoke", **TUNED_ON), replace(SMOKE, **TUNED_ON | {"tuning": False})
+    assert tuned.passes == longer.passes / 2 == 4
+    for name in KINDS:
+        for short, long in zip(METHODS[name].trainings(tuned), METHODS[name].trainings(longer), strict=True):
+            data = short.load_data()
+            assert images_seen(short, data) == images_seen(long, data) / 2
 
 
 def test_rates_that_are_not_tuned_are_an_error():

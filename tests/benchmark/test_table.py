@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from fssl_core.benchmark import GB, MB, METHODS, Problem, choose, curves, load_of, overview, resources, within
+from fssl_core.benchmark.table import LINKS
 from fssl_core.errors import DataError, SettingError
 from fssl_core.experiments.store import Run, run_all
 
@@ -32,6 +33,8 @@ def test_an_averaged_client_by_hand(finished):
     assert needs["rounds"] == 4
     for speed in (10, 100):
         assert needs[f"seconds_{speed}"] == pytest.approx(2 * 8 * sent / (speed * 1e6) + 4 * 2 * 0.05)
+    slowest = sum(LINKS["seconds_10_stragglers"].slow_downs(epoch, clients=5).max() for epoch in (1, 2, 3, 4))
+    assert needs["seconds_10_stragglers"] == pytest.approx(float(slowest) * 2 * 8 * sent / 4 / 10e6 + 4 * 2 * 0.05)
 
 
 def test_a_split_client_waits_at_every_step_and_average(finished):
