@@ -303,8 +303,9 @@ EVALUATIONS = {  # by name, the column of its summary
 def evaluation(problem: Problem, training: TrainingSettings, name: str) -> TransferSettings:
     """One of :data:`EVALUATIONS` of a training's backbone, all on the same features and on all test images.
 
-    Few labels: a twentieth of each class; fine-tuning as :func:`lwfedssl_evaluation` has it, at ``smoke`` and
-    ``laptop`` with a tenth.
+    Probes are of standardised features: else a method is ahead because its features are large, and a probe of given
+    steps gets further with them. Few labels: a twentieth of each class; fine-tuning as :func:`lwfedssl_evaluation` has
+    it, at ``smoke`` and ``laptop`` with a tenth.
     """
     check_choice("evaluation", name, EVALUATIONS)
     if isinstance(training, UntrainedSettings):
@@ -315,7 +316,11 @@ def evaluation(problem: Problem, training: TrainingSettings, name: str) -> Trans
         return KnnSettings(pretraining=training, seed=problem.seed, k=problem.size.neighbours)
     share = 0.05 if name == "few labels" else 1.0
     return ProbeSettings(
-        pretraining=training, seed=problem.seed, epochs=problem.size.probe_epochs, label_fraction=share
+        pretraining=training,
+        seed=problem.seed,
+        epochs=problem.size.probe_epochs,
+        label_fraction=share,
+        standardised=True,
     )
 
 

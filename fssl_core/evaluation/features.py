@@ -68,6 +68,17 @@ def unpooled(backbone: nn.Module) -> nn.Module:
     return nn.Sequential(*units[:-1])
 
 
+def standardised(train_x: Tensor, test_x: Tensor) -> tuple[Tensor, Tensor]:
+    """Features ``[N, D]`` and ``[M, D]`` of two sets, each with mean 0 and standard deviation 1 over the first one.
+
+    What a model scales its features by then decides nothing. A feature that is constant in the first set becomes 0
+    there, and keeps its scale in the second.
+    """
+    deviation, mean = torch.std_mean(train_x, dim=0, correction=0)
+    scale = torch.where(deviation > 0, deviation, 1.0)
+    return (train_x - mean) / scale, (test_x - mean) / scale
+
+
 def check_features(name: str, features: Tensor, labels: Tensor, classes: int | None = None) -> None:
     """Raise :class:`DataError` unless ``features`` are finite [N, D] with one label each, N > 0.
 

@@ -15,10 +15,10 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from fssl_core.evaluation.features import unpooled
+from fssl_core.evaluation.features import standardised, unpooled
 from fssl_core.evaluation.linear_probe import PROTOCOLS, ProbeResult, linear_probe
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.settings import Count, check_choice
+from fssl_core.settings import Count, added, check_choice
 
 FEATURES = ("pooled", "unpooled")
 
@@ -36,6 +36,7 @@ class ProbeSettings(TransferSettings):
 
     protocol: str = "adam-cosine"  # a key of PROTOCOLS
     features: str = "pooled"  # unpooled: the last feature map, flattened, as in the authors' code of L-DAWA
+    standardised: bool = added(False, before=False)  # features, by the labelled images; as they are in the papers' code
     epochs: Count = 100  # Section 4.3
 
     def check(self) -> None:
@@ -47,6 +48,8 @@ class ProbeSettings(TransferSettings):
         return unpooled(backbone) if self.features == "unpooled" else backbone
 
     def train_head(self, train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, classes: int) -> ProbeResult:
+        if self.standardised:
+            train_x, test_x = standardised(train_x, test_x)
         return linear_probe(
             train_x,
             train_y,

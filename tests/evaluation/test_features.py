@@ -1,9 +1,10 @@
 import pytest
 import torch
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from fssl_core.errors import DataError, SettingError
-from fssl_core.evaluation.features import check_features, extract, unpooled
+from fssl_core.evaluation.features import check_features, extract, standardised, unpooled
 from fssl_core.models import GlobalPool, build_backbone, cut
 from fssl_core.objectives import MoCoV2
 from fssl_core.random import generator
@@ -127,3 +128,12 @@ def test_features_that_cannot_be_evaluated_are_refused():
     for wrong in (-1, 3):
         with pytest.raises(DataError, match=f"Labels of the bank span {min(wrong, 0)} to .*: expected 0 to 2"):
             check_features("bank", torch.zeros(2, 2), torch.tensor([0, wrong]), classes=3)
+
+
+def test_standardised_features_are_those_of_scikit_learn():
+    draw = torch.Generator().manual_seed(0)
+    train, test = (torch.randn(n, 5, generator=draw) * torch.tensor([1e-3, 1, 50, 2, 1]) + 3 for n in (40, 7))
+    train[:, 4] = 3.0  # constant in the first set only
+    oracle = StandardScaler().fit(train)
+    for ours, features in zip(standardised(train, test), (train, test), strict=True):
+        torch.testing.assert_close(ours, torch.tensor(oracle.transform(features)).float(), rtol=1e-3, atol=1e-3)

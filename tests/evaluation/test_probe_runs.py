@@ -124,6 +124,17 @@ def test_a_run_trains_the_probe_by_its_protocol_on_features_of_the_labelled_imag
     assert 0.15 < expected.accuracy < 1
 
 
+def test_a_probe_of_standardised_features_does_not_depend_on_their_scale():
+    settings = ProbeSettings(pretraining=Fixed(), standardised=True, epochs=5)
+    data = Fixed().load_data()
+    parts = [(pooled(part.images, data), part.labels) for part in (data.train, data.test)]
+    (train_x, train_y), (test_x, test_y) = parts
+    as_is, larger = (settings.train_head(s * train_x, train_y, s * test_x, test_y, 10).accuracy for s in (1, 1024))
+    assert as_is == larger == pytest.approx(run(settings, progress=False).summary["linear_probe_accuracy"], abs=1e-2)
+    raw = settings.changed(standardised=False)
+    assert raw.train_head(1024 * train_x, train_y, 1024 * test_x, test_y, 10).accuracy != as_is
+
+
 def test_accuracy_is_near_scikit_learns_logistic_regression_on_the_flattened_maps():
     done = run(ProbeSettings(pretraining=Fixed(), protocol="sgd-steps", features="unpooled"), progress=False)
     data = Fixed().load_data()
