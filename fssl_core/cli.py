@@ -323,12 +323,13 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     while True:  # settings of some runs are chosen by the results of others
         by_notebook = asked(arguments.ids, arguments.profile, parameters)
         settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
-        if settings.keys() == computed:
+        later = [id for id, one in by_notebook.items() if one.unknown]
+        if settings.keys() != computed:
+            run_all([*settings.values()])
+        if not later or settings.keys() == computed:
             break
-        run_all([*settings.values()])
         computed = settings.keys()
     print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
-    later = [id for id, one in by_notebook.items() if one.unknown]
     if later:
         print(f"Other runs depend on these results; the notebook computes them: {', '.join(later)}.")
     return 0
