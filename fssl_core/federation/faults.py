@@ -74,7 +74,7 @@ def falsify(
 
     Args:
         model: what the client has trained.
-        received: the global model that it got.
+        received: the global model that it got; of a client that holds a part, the first numbers along each axis.
         fault: a key of :data:`FAULTS`.
         scale: length of the update, as a multiple of the honest one's.
         draw: for noise.
@@ -82,5 +82,5 @@ def falsify(
     """
     into.take(model, [0])
     for name, block in into.parameter_blocks.items():
-        start = received.blocks[name]
+        start = received.blocks[name][tuple(map(slice, block.shape))]
         block.copy_(start + scale * FAULTS[fault](block - start, draw))

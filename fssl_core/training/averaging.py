@@ -30,6 +30,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.aggregation import (
+    BY_KIND,
     COORDINATE_RULES,
     LAYERS,
     MORE_THAN_TWICE,
@@ -142,7 +143,7 @@ class AveragingSettings(RoundSettings):
                 choices = ", ".join(f"{option.__name__}()" for option in kinds.values())
                 raise SettingError(name, getattr(self, name), f"one of {choices}")
         check_choice("aggregation", self.aggregation, (*RULES, *ROBUST_RULES, *COORDINATE_RULES))
-        check_choice("layers", self.layers, LAYERS)
+        check_choice("layers", self.layers, LAYERS if self.aggregation not in BY_KIND else ["tensor"])
         check_choice("target_at_start", self.target_at_start, TARGETS)
         check_choice("selection", self.selection, SELECTIONS)
         check_range("batch", self.batch, self.objective.smallest_batch)
@@ -386,6 +387,7 @@ class AveragingTrainer(RoundTrainer):
         s = self.settings
         self.optimizer.param_groups[0]["lr"] = s.rate(self.finished)
         self._start(client)
+        self._receive(client)
         losses, figures = [], []
         for number in range(s.passes):
             self.begin_pass(number)
@@ -496,7 +498,6 @@ class AveragingTrainer(RoundTrainer):
         else:
             self.velocity.weights.zero_()
         self.learner.load_state_dict(memory["objective"])
-        self._receive(client, newcomer)
 
     def load(self, client: int) -> None:
         """The model in training becomes what the client begins with: the global model."""
@@ -533,14 +534,14 @@ class AveragingTrainer(RoundTrainer):
             if kept[layer] > 0:
                 block.lerp_(client_model.blocks[name], kept[layer].item())
 
-    def _receive(self, client: int, newcomer: bool) -> None:
+    def _receive(self, client: int) -> None:
         """The client gets what clients exchange beside the model."""
         s = self.settings
         if s.objective.shares:
             self.learner.receive(self._exchange(self.pooled, "down", client), client)
         if self.public is not None:
             images, representations = self.public
-            if newcomer:
+            if self.memory[client]["rounds"] == 0:
                 self._exchange({"representations": representations}, "down", client)
             with s.autocast(self.device):
                 self.learner.align(self.features(images[None])[0], representations)

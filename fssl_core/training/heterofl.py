@@ -129,8 +129,9 @@ class HeteroFLTrainer(PartialTrainer):
     def combine(self, beta: Tensor, this: Round) -> None:
         super().combine(beta, this)
         if self.settings.static_batch_norm:
+            images = self.data.train.images[torch.cat(list(self.parts)).sort().values]  # of the clients, and no others
             with self.settings.autocast(self.device):
-                renewed = with_statistics_of(self.global_model(), self.data.train.images, self.data.normalise)
+                renewed = with_statistics_of(self.global_model(), images, self.data.normalise)
             for name, value in renewed.named_buffers():
                 self.shared.blocks[name][0] = value
 

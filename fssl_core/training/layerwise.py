@@ -165,7 +165,9 @@ class LayerwiseTrainer(AveragingTrainer):
         self.federate(self.part)
         self.previous = self.waiting(self.part) if s.representation_alignment else None
         if self.previous is not None:
-            self._embeddings: list[Tensor] = []  # of the views of a batch
+            self._encoded: list[Tensor] = []  # what the objective runs the encoder on, in order
+            self._embeddings: list[Tensor] = []  # what the projector makes of it
+            self.learner.online.encoder.register_forward_pre_hook(lambda _, inputs: self._encoded.append(inputs[0]))
             self.learner.online.projector.register_forward_hook(lambda *call: self._embeddings.append(call[2]))
 
     def _names(self, layers: range) -> list[str]:
@@ -214,10 +216,10 @@ class LayerwiseTrainer(AveragingTrainer):
         s = self.settings
         if self.previous is None:
             return super().loss(inputs, *labels)
-        self._embeddings.clear()
+        self._encoded.clear(), self._embeddings.clear()
         loss, figures = super().loss(inputs, *labels)
         with torch.no_grad():
-            others = [model.embed(inputs[0]) for model in self.references]
+            others = [model.embed(self._encoded[0]) for model in self.references]
         alignment = moon_loss(self._embeddings[0], *others, s.alignment_temperature)
         return loss + s.representation_alignment * alignment, figures | {"alignment": alignment.detach()}
 
@@ -242,7 +244,7 @@ class LayerwiseTrainer(AveragingTrainer):
 
     def downloads(self, client: int) -> Iterator[Tensor]:
         """The part in training, and of the frozen one what the client does not hold yet, or all of it."""
-        yield from self._sent(self.shared, whole=self.stage.whole_down)
+        yield from self._sent(self.shared, self._withheld(client), whole=self.stage.whole_down)
         whole = self.settings.worst_case
         held = [] if whole else self.memory[client].get("held", [])
         for unit in self._used():
@@ -255,12 +257,14 @@ class LayerwiseTrainer(AveragingTrainer):
         return [name for name in self._names(self.stage.frozen) if name not in self.left_out]
 
     def uploads(self, client: int) -> Iterator[Tensor]:
-        return self._sent(self.outgoing, whole=self.stage.whole_up)
+        withheld = self.settings.client_update.skipped(self.finished, self.moved)
+        return self._sent(self.outgoing, withheld, whole=self.stage.whole_up)
 
-    def _sent(self, model: ClientMatrix, *, whole: bool) -> Iterator[Tensor]:
+    def _sent(self, model: ClientMatrix, withheld: Tensor | None, *, whole: bool) -> Iterator[Tensor]:
         """The part in training; values that nobody trains only where a sub-model is sent as a whole."""
-        for name, block in model.blocks.items():
-            if self._unit(name) not in self.left_out and (whole or not name.endswith(".positions")):
+        for layer, (name, block) in zip(self.layers.of, model.blocks.items(), strict=True):
+            held_back = withheld is not None and withheld[layer]
+            if not held_back and self._unit(name) not in self.left_out and (whole or not name.endswith(".positions")):
                 yield block
 
     # ---------------------------------------------------------------- the server

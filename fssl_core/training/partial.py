@@ -75,7 +75,7 @@ class PartialTrainer(AveragingTrainer):
         return (self.shared.blocks[name][_first(box)] for name, box in self.held(client).items())
 
     def uploads(self, client: int) -> Iterator[Tensor]:
-        return (self.worker.blocks[name][_first(box)] for name, box in self.held(client).items())
+        return (self.outgoing.blocks[name][_first(box)] for name, box in self.held(client).items())
 
     @torch.no_grad()
     def load(self, client: int) -> None:
@@ -88,7 +88,7 @@ class PartialTrainer(AveragingTrainer):
         self.trained.load_row(position, self.shared.row(0))
         for name, box in self.held(int(self.settings.taking_part(self.finished)[position])).items():
             where = _first(box)
-            self.trained.blocks[name][position : position + 1][where] = self.worker.blocks[name][where]
+            self.trained.blocks[name][position : position + 1][where] = self.outgoing.blocks[name][where]
 
     # ---------------------------------------------------------------- the server
 

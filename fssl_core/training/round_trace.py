@@ -49,7 +49,7 @@ def trace_round(trainer: AveragingTrainer) -> pd.DataFrame:
     before = sys.getprofile()
     sys.setprofile(watch)
     try:
-        for _ in range(trainer.settings.sampled):
+        for _ in trainer.settings.taking_part(trainer.finished):
             trainer.advance()
     finally:
         sys.setprofile(before)

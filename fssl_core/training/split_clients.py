@@ -67,6 +67,8 @@ class SplitClients:
             self.active_online.requires_grad_()
         self.online_forward = ClientForward(self.active_online, s.backend)
         self.momentum_forward = ClientForward(self.active_momentum, s.backend)
+        for forward in (self.online_forward, self.momentum_forward):
+            forward.train(not s.freeze_client)  # what is frozen keeps its running statistics, too
         self.optimizer = s.sgd(self.active_online, self.active_velocity)
         self.sampled = self.members  # those that train in this epoch, and their rows
         self._rows = torch.arange(len(self.members))

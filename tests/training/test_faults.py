@@ -14,8 +14,10 @@ from fssl_core.objectives import SimSiam
 from fssl_core.random import generator
 from fssl_core.training import averaging
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.secure_averaging import SecureAutoencoderSettings
-from tests.training import test_layerwise
+from fssl_core.training.split_mix import SplitMixSettings
+from tests.training import test_heterofl, test_layerwise
 from tests.training.test_averaging import a_round, assert_same_model, tiny, tiny_data, trained
 from tests.training.test_averaging_methods import same, states, twin
 
@@ -110,6 +112,26 @@ def test_only_the_faulty_clients_model_is_another_and_as_many_bytes_cross(fault)
     assert honest.ledger.table().equals(attacked.ledger.table())
     assert honest.metrics[0]["loss"] == attacked.metrics[0]["loss"]
     assert not same(honest.shared.state_dict(0), attacked.shared.state_dict(0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [(HeteroFLSettings, {"shares": (1.0, 0.5)}), (SplitMixSettings, {"shares": (1.0,), "bases": 2})],
+)
+def test_clients_with_a_part_of_the_model_falsify_that_part(kind, values):
+    """All clients are faulty: with one rule and the same weights everything that was trained moves the other way."""
+    fields = test_heterofl.common(aggregation="uniform", norm="group", rounds=1) | values
+    attack = {"faulty_share": 1.0, "fault": "sign-flip", "fault_scale": 2.0}
+    start = kind(**fields).trainer(tiny_data(), None).shared.state_dict(0)
+    honest = test_heterofl.trained(kind(**fields))
+    flipped = test_heterofl.trained(kind(**fields | attack))
+    moved = 0
+    for name, value in flipped.shared.state_dict(0).items():
+        update = honest.shared.state_dict(0)[name] - start[name]
+        torch.testing.assert_close(value - start[name], -2 * update, rtol=0, atol=1e-12)
+        moved += int(update.ne(0).any())
+    assert moved > 5
+    assert honest.ledger.table().equals(flipped.ledger.table())
 
 
 def test_what_crosses_is_the_falsified_model(monkeypatch):

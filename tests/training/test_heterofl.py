@@ -113,10 +113,13 @@ def test_the_scaler_changes_only_what_epsilon_leaves_of_it():
     assert on.metrics[0]["loss"] == pytest.approx(off.metrics[0]["loss"], rel=1e-3)
 
 
-def test_static_statistics_are_those_of_all_images_by_the_global_model():
-    trainer = trained(tiny())
+@pytest.mark.parametrize("partition", ["dirichlet:0.5:4", "majority:1.0"])
+def test_static_statistics_are_those_of_all_images_of_clients_by_the_global_model(partition):
+    trainer = trained(tiny(partition=partition, clients=2))
     model = trainer.global_model()
-    wanted = with_statistics_of(model, trainer.data.train.images, trainer.data.normalise)
+    theirs = torch.cat(list(trainer.parts)).unique()
+    assert (len(theirs) < len(trainer.data.train)) == (partition == "majority:1.0")
+    wanted = with_statistics_of(model, trainer.data.train.images[theirs], trainer.data.normalise)
     for layer, other in zip(model.modules(), wanted.modules(), strict=True):
         if isinstance(layer, BatchNorm2d):
             torch.testing.assert_close(layer.running_mean, other.running_mean, rtol=0, atol=1e-12)

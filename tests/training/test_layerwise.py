@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from fssl_core.errors import SettingError
-from fssl_core.federation.client_updates import FedU
-from fssl_core.objectives import MoCoV3, SimCLR
+from fssl_core.federation.client_updates import EUC, FedU
+from fssl_core.objectives import MoCoV3, Orchestra, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
@@ -230,6 +230,32 @@ def test_representation_alignment_starts_at_log_two_and_knows_the_last_model():
     assert abs(alignments[1] - math.log(2)) > 1e-6
     plain = trained(tiny(), rounds=2)
     assert trainer.metrics[1]["loss"] != pytest.approx(plain.metrics[1]["loss"] + alignments[1])
+
+
+ORCHESTRA = {"objective": Orchestra(projector=(8, 8), local_clusters=3, global_clusters=5, memory_size=12)}
+PAIRS = {"objective": SimCLR(projector=(8,)), "norm": "twin"}
+
+
+@pytest.mark.parametrize("values", [{"norm": "group", **ORCHESTRA}, PAIRS])
+def test_representation_alignment_compares_embeddings_of_what_the_objective_embeds_first(values):
+    """Of its second view, or of both views together; at a client's first step all models are the same."""
+    common = {"scheme": "end-to-end", "architecture": "resnet10", "width": 8, "optimizer": "sgd", "local_epochs": 1}
+    trainer = LayerwiseTrainer(tiny(representation_alignment=1.0, batch=12, **common, **values), tiny_data())
+    a_round(trainer)
+    assert trainer.metrics[0]["alignment"] == pytest.approx(math.log(2), abs=1e-6)
+
+
+def test_layers_that_clients_withhold_are_not_counted():
+    common = {field.name: getattr(tiny(), field.name) for field in fields(AveragingSettings)}
+    common |= {"client_update": EUC(), "rounds": 4}
+    federated = AveragingTrainer(AveragingSettings(**common), tiny_data())
+    staged = LayerwiseTrainer(tiny(scheme="end-to-end", optimizer="sgd", client_update=EUC(), rounds=4), tiny_data())
+    for trainer in (federated, staged):
+        for _ in range(4):
+            a_round(trainer)
+    ours, theirs = staged.ledger.table(), federated.ledger.table()
+    assert ours.equals(theirs)
+    assert ours.parameters_up.nunique() == 2
 
 
 def test_clients_drop_out_and_a_round_keeps_at_least_one():

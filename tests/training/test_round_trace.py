@@ -26,6 +26,18 @@ def test_a_round_has_the_four_steps_of_figure_1_in_order_and_leaves_one_model():
     assert trainer.finished == 1
 
 
+def test_a_round_that_clients_miss_has_as_many_fewer():
+    settings = federation(client_dropout=0.5)
+    trainer = AveragingTrainer(settings, tiny_data())
+    while len(settings.taking_part(trainer.finished)) == CLIENTS:
+        trace_round(trainer)
+    few, finished = len(settings.taking_part(trainer.finished)), trainer.finished
+    steps = trace_round(trainer).set_index("step")
+    assert steps["calls"].to_list() == [few * STEPS, few, 1, 1]
+    assert trainer.finished == finished + 1
+    assert not trainer.rows
+
+
 def test_watching_changes_nothing():
     before = sys.getprofile()
     watched = AveragingTrainer(federation(), tiny_data())

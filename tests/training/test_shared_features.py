@@ -160,6 +160,7 @@ def test_orchestra_begins_with_clusters_of_what_the_untrained_model_makes_of_ima
     ours, theirs = (t.ledger.table().set_index("client") for t in (whole, other))
     centroids = 8 * 3 * 8  # of float64
     assert (ours.features_up == theirs.features_up + centroids).all()
+    assert (ours.features_down == 8 * BEGUN.global_clusters * 8).all()  # once: nothing is sent before there are any
     assert (ours.parameters_up == theirs.parameters_up).all()
     assert (ours.parameters_down == 2 * theirs.parameters_down).all()
 

@@ -373,6 +373,21 @@ def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric,
     }
 
 
+@pytest.mark.parametrize("backend", ["loop", "stacked"])
+def test_frozen_clients_keep_their_running_statistics_and_are_the_same_function(backend):
+    settings = tiny(freeze_client=True, norm="batch", partition="classes:1", precision="float32", backend=backend)
+    client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict()
+    trainer = SplitTrainer(settings, tiny_data(), client)
+    trainer.advance()
+    for matrix in (trainer.clients.online, trainer.clients.momentum):
+        assert all(torch.equal(value, client[name].expand_as(value)) for name, value in matrix.blocks.items())
+    first, same = (
+        trainer.clients.online_forward(torch.ones(settings.clients, 2, 1, 8, 8) * shade)
+        for shade in (torch.linspace(0, 1, settings.clients).view(-1, 1, 1, 1, 1), 0.0)
+    )
+    torch.testing.assert_close(first[0], same[0])  # whatever else is in a batch
+
+
 def test_frozen_clients_train_the_server_as_ordinary_training_would():
     """With one client and the whole backbone trained on the server, freezing an identity changes nothing there."""
     settings = tiny(freeze_client=True, clients=4)
