@@ -10,6 +10,9 @@ from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import printed_cells
 
 
+APART = {"strata": ("dataset", "ssl_method"), "evaluations": ("eval_dataset", "label_fraction")}  # as of Cells
+
+
 def table_claims(by: Sequence[str], protocol: str | None = None) -> Callable[..., Callable[[Rule], Rule]]:
     """A decorator for claims on accuracies, whose cells these columns tell apart.
 
@@ -42,6 +45,6 @@ def by_protocol(results: pd.DataFrame, by: Sequence[str], failing: Iterable[str]
     runs = as_printed(results.dropna(subset=[name for name in ("accuracy", "seed") if name in results]))
     runs = runs.assign(points=100 * runs["accuracy"])
     return {
-        protocol: Cells(rows, "points", by, label=protocol, accuracy="accuracy", failing=failing)
+        protocol: Cells(rows, "points", by, label=protocol, accuracy="accuracy", failing=failing, **APART)
         for protocol, rows in runs.groupby("protocol", sort=False)
     }

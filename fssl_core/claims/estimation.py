@@ -6,13 +6,16 @@ of cell means with weights, such as L-DAWA less FedAvg. How sure we are of one d
 - Five seeds or more in every cell of a contrast, the same ones: the contrast is computed for each seed, and its
   interval is that of Student's t over these values. Nothing is assumed of other cells.
 - Fewer seeds: a value is the cell's mean, plus what its seed adds to all cells, plus noise whose variance is the same
-  in all cells; it is estimated from the residuals of all cells of the table together, with their degrees of freedom
-  (a two-way analysis of variance). A contrast whose weights do not sum to zero (one accuracy, say) keeps what seeds
-  add, so its variance is that of values within cells.
-- No residual at all, as with one seed: no interval, and so no decision.
+  in all cells of a *stratum*; it is estimated from the residuals of all of these together, with their degrees of
+  freedom (a two-way analysis of variance). A contrast whose weights do not sum to zero (one accuracy, say) keeps what
+  seeds add, so its variance is that of values within cells. Strata are tasks and objectives: Barlow Twins varies ten
+  times as much as SimCLR, and one per cent of the labels more than all of them. A contrast over several strata has the
+  sum of their variances, and Welch and Satterthwaite's degrees of freedom; where they are evaluations of the same runs
+  it has the sum of their errors instead, as if these went up and down together.
+- One seed in a cell of the contrast: no interval, and so no decision, whatever the noise of other cells.
 
-Values that come from one run, such as the rounds of a curve or the data sets on which one model is evaluated, are no
-repetitions: reduce them to one number a run first (:meth:`Cells.averaged`).
+Values that come from one run, such as the rounds of a curve or the data sets and shares of labels on which one model
+is evaluated, are no repetitions: reduce them to one number a run first (:meth:`Cells.averaged`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,12 +62,11 @@ class Estimate:
         return self.value - half, self.value + half
 
 
-class _Design:
-    """The values of all cells with their seeds, and the two variances."""
+class _Stratum:
+    """The values of cells that vary alike between seeds, and the two variances."""
 
     def __init__(self, values: pd.DataFrame) -> None:
-        """``values``: columns cell, seed, value; one row for each cell and seed. Without the column seed: exact."""
-        self.exact = "seed" not in values
+        """``values``: columns cell (from 0), seed, value; one row for each cell and seed."""
         self.cells = values["cell"].nunique()
         self.by_cell = values.groupby("cell")["value"]
         self.means = self.by_cell.mean().to_numpy()
@@ -95,23 +97,61 @@ class _Design:
 
     def estimate(self, weights: np.ndarray) -> Estimate:
         """The contrast of the cells with these weights, one a cell."""
-        used = np.flatnonzero(weights)
-        value = float(weights @ self.means)
-        if self.exact:
-            return Estimate(value)
-        seeds = int(self.sizes[used].min(initial=len(self.values)))
-        if (per_seed := self._per_seed(weights, used)) is not None and len(per_seed) >= OWN_SEEDS:
-            return Estimate(
-                float(per_seed.mean()), float(per_seed.std(ddof=1) / np.sqrt(len(per_seed))), len(per_seed) - 1, seeds
-            )
         if abs(weights.sum()) < 1e-9:
             coefficients, inverse, projection, variance, freedom = self._two_way
             full = np.concatenate([weights, np.zeros(len(coefficients) - len(weights))])
             if np.allclose(projection @ full, full, atol=1e-8):  # else its cells share no seed, and are not paired
-                error = np.sqrt(variance * (full @ inverse @ full))
-                return Estimate(float(full @ coefficients), float(error), freedom, seeds)
+                return Estimate(float(full @ coefficients), float(np.sqrt(variance * (full @ inverse @ full))), freedom)
         variance, freedom = self._within
-        return Estimate(value, float(np.sqrt(variance * (weights**2 / self.sizes).sum())), freedom, seeds)
+        error = float(np.sqrt(variance * (weights**2 / self.sizes).sum()))
+        return Estimate(float(weights @ self.means), error, freedom)
+
+
+class _Design:
+    """The values of all cells with their seeds, stratum by stratum."""
+
+    def __init__(self, values: pd.DataFrame) -> None:
+        """``values``: columns cell, stratum, runs, seed, value; a row for each cell and seed. Without seed: exact.
+
+        Cells are numbered from 0; each lies in one stratum, and strata of the same ``runs`` are evaluations of these.
+        """
+        self.exact = "seed" not in values
+        self.cells = values["cell"].nunique()
+        by_cell = values.groupby("cell")
+        self.means, self.sizes = by_cell["value"].mean().to_numpy(), by_cell.size().to_numpy()
+        self.values = values
+
+    @cached_property
+    def _strata(self) -> list[tuple[int, np.ndarray, _Stratum]]:
+        """Of each stratum its runs, its cells, ascending, and itself, where they are numbered from 0."""
+        strata = []
+        for (runs, _), rows in self.values.groupby(["runs", "stratum"]):
+            cells = np.unique(rows["cell"])
+            strata.append((runs, cells, _Stratum(rows.assign(cell=np.searchsorted(cells, rows["cell"])))))
+        return strata
+
+    def estimate(self, weights: np.ndarray) -> Estimate:
+        """The contrast of the cells with these weights, one a cell."""
+        used = np.flatnonzero(weights)
+        if self.exact:
+            return Estimate(float(weights @ self.means))
+        seeds = int(self.sizes[used].min(initial=len(self.values)))
+        if seeds < 2:
+            return Estimate(float(weights @ self.means), np.nan, np.nan, seeds)
+        if (per_seed := self._per_seed(weights, used)) is not None and len(per_seed) >= OWN_SEEDS:
+            return Estimate(
+                float(per_seed.mean()), float(per_seed.std(ddof=1) / np.sqrt(len(per_seed))), len(per_seed) - 1, seeds
+            )
+        parts: dict[int, list[Estimate]] = {}
+        for runs, cells, stratum in self._strata:
+            if weights[cells].any():
+                parts.setdefault(runs, []).append(stratum.estimate(weights[cells]))
+        value = sum(part.value for of_runs in parts.values() for part in of_runs)
+        variances = np.array([sum(part.error for part in of_runs) ** 2 for of_runs in parts.values()])
+        freedoms = np.array([min(part.freedom for part in of_runs) for of_runs in parts.values()], dtype=float)
+        total = variances.sum()
+        freedom = total**2 / (variances**2 / freedoms).sum() if total > 0 else freedoms.min(initial=np.inf)
+        return Estimate(value, float(np.sqrt(total)), float(freedom), seeds)
 
     def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
         """The contrast seed by seed; None where a cell has other seeds than another."""
@@ -150,7 +190,7 @@ class _Gate:
     """Whether the models of a cell learned: above chance and above the untrained encoder, by more than the interval."""
 
     def __init__(self, values: pd.DataFrame, names: Sequence[str], failing: Iterable[str]) -> None:
-        """``values``: cell, seed and value, the points above the better of the two; nan without a baseline."""
+        """``values``: as of a design, the points above the better of the two; nan without a baseline."""
         self.values, self.names, self.failing = values, names, set(failing)
 
     @cached_property
@@ -192,6 +232,8 @@ class Cells:
             ``chance`` (fractions): cells whose models did not learn, or of which that is not recorded, decide nothing.
             None: no model is trained.
         failing: methods of which the claim says that they fail, so that they need not have learned.
+        strata: columns of ``by`` whose levels vary unequally between seeds.
+        evaluations: such columns whose levels the same runs have.
 
     Attributes:
         index: the columns ``by``, a row a cell.
@@ -208,6 +250,8 @@ class Cells:
         exact: bool = False,
         accuracy: str | None = None,
         failing: Iterable[str] = (),
+        strata: Sequence[str] = (),
+        evaluations: Sequence[str] = (),
     ) -> None:
         if value not in frame:
             raise NotRun(f"no {value} is recorded")
@@ -226,23 +270,25 @@ class Cells:
         cell = rows.groupby(by, dropna=False, sort=False).ngroup().to_numpy() if by else np.zeros(len(rows), dtype=int)
         if not exact and not repeats:  # nothing says which rows belong together
             rows = rows.assign(seed=range(len(rows)))
-        values = rows.assign(cell=cell).rename(columns={value: "value"})
+        runs, stratum = _numbers(rows, strata), _numbers(rows, evaluations)
+        values = rows.assign(cell=cell, runs=runs, stratum=stratum).rename(columns={value: "value"})
         self.by, self.unit, self.label = by, unit, label
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
-        self._design = _Design(values[["cell", *([] if exact else ["seed"]), "value"]])
+        self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]])
         self._gate = None
         if accuracy is not None:
             names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
-            above = values[["cell", "seed", "_above"]].rename(columns={"_above": "value"})
+            above = values[["cell", "runs", "stratum", "seed", "_above"]].rename(columns={"_above": "value"})
             self._gate = _Gate(above, names.astype(str).to_list(), failing)
-        self._parts = (frame, value, accuracy, tuple(failing), exact)
+        options = {"exact": exact, "accuracy": accuracy, "failing": failing}
+        self._parts = frame, value, options | {"strata": strata, "evaluations": evaluations}
 
     def averaged(self, *columns: str) -> "Cells":
         """Means over these columns, run by run, of the levels that all remaining cells have.
 
         For what one run gives several times: the data sets on which its model is evaluated.
         """
-        frame, value, accuracy, failing, exact = self._parts
+        frame, value, options = self._parts
         frame = frame.merge(self.index)  # of a part only what is in it
         rest = [name for name in self.by if name not in columns]
         levels_present = [set(part.itertuples(index=False, name=None)) for _, part in self._levels_by(rest, columns)]
@@ -250,8 +296,7 @@ class Cells:
         if not common:
             raise NotRun(f"no {', '.join(columns)} that all of them have")
         kept = frame[[key in common for key in frame[list(columns)].itertuples(index=False, name=None)]]
-        names = {"unit": self.unit, "label": self.label}
-        return Cells(kept, value, rest, **names, exact=exact, accuracy=accuracy, failing=failing)
+        return Cells(kept, value, rest, unit=self.unit, label=self.label, **options)
 
     def _levels_by(self, rest: Sequence[str], columns: Sequence[str]) -> Iterable[tuple[Any, pd.DataFrame]]:
         if not rest:
@@ -302,6 +347,12 @@ class Cells:
             name = ", ".join(_level(column, level) for column, level in zip(columns, key, strict=True))
             parts.append((name, self._part(part)))
         return parts
+
+
+def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray | int:
+    """Of each row the number of what it has in those of the columns that there are."""
+    known = [name for name in columns if name in rows]
+    return rows.groupby(known, dropna=False).ngroup().to_numpy() if known else 0
 
 
 def _level(name: str, level: Any) -> str:

@@ -28,11 +28,12 @@ from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
 
 FULL_SCALE = ("gpu", "paper")
+COSINE_RULES = ("L-DAWA", "M-DAWA", "L-DAWA_FedAvg", "L-DAWA_Loss", "L-DAWA_FedU")
 READINGS: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     # paper: reading: the methods that stand for those of the claims
     "ldawa": {
-        "the paper's rule from round 1": {"L-DAWA": "L-DAWA"},
-        "the authors' code: FedAvg for three rounds": {"L-DAWA": "L-DAWA after FedAvg"},
+        "the paper's rule from round 1": {name: name for name in COSINE_RULES},
+        "the authors' code: FedAvg for three rounds": {name: f"{name} after FedAvg" for name in COSINE_RULES},
     },
     "mfcl": {
         "views normalised together": {"MFCL(TN)": "MFCL(TN)"},

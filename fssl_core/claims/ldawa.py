@@ -270,7 +270,7 @@ def _runs(
 ) -> Cells:
     """Runs of a figure, whose accuracy, by a linear probe or of the neighbours, says whether their models learned."""
     accuracy = "accuracy" if "accuracy" in results else "knn_accuracy"
-    return Cells(results, value, list(each), unit=unit, accuracy=accuracy, **more)
+    return Cells(results, value, list(each), unit=unit, accuracy=accuracy, strata=["ssl_method"], **more)
 
 
 def _less(results: pd.DataFrame, ssl_method: str, value: str, unit: str) -> Outcome:
@@ -360,7 +360,9 @@ def fewer_rounds(results: pd.DataFrame) -> Outcome:
         if curves.empty or curves.columns.unique("method").size < 2:
             raise NotRun(f"needs curves of both methods with {name}")
         target = curves.T.groupby("method").mean().T.max().min()
-        reached = curves.apply(lambda curve, goal=target: curve.index[curve >= goal].min())
+        reached = curves.apply(
+            lambda curve, goal=target: curve.index[curve >= goal - 1e-9].min()
+        )  # a mean, to rounding
         last = rows.sort_values("round").groupby(["method", "seed"])[_known(rows)].last()
         per_run = last.assign(first=reached.fillna(curves.index.max() + 1)).reset_index()
         parts.append(across(_runs(per_run, "first", "rounds"), "method", "L-DAWA", "FedAvg", low=0.0))

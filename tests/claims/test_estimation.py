@@ -33,6 +33,71 @@ def test_an_interval_covers_the_truth_as_often_as_it_says(seeds, methods):
     assert hits / trials == pytest.approx(0.95, abs=4 * 0.0097)
 
 
+def several(rng: np.random.Generator, noise: dict[str, float], together: float = 0.0) -> pd.DataFrame:
+    """Runs of three methods with three seeds on tasks with unequal noise, of which a part may be the same in all."""
+    rows = []
+    for method in "abc":
+        for seed in range(3):
+            own = rng.standard_normal()
+            rows += [
+                (method, task, seed, size * (together * own + (1 - together**2) ** 0.5 * rng.standard_normal()))
+                for task, size in noise.items()
+            ]
+    return pd.DataFrame(rows, columns=["method", "task", "seed", "points"])
+
+
+def share_that_covers(columns: dict, together: float, one: dict, other: dict, trials: int = 500) -> float:
+    """How often the interval of a difference that is 0 has 0 in it."""
+    rng, hits = np.random.default_rng(11), 0
+    for _ in range(trials):
+        frame = several(rng, {"quiet": 1.0, "noisy": 10.0}, together)
+        cells = Cells(frame, "points", ["method", "task"], **columns)
+        low, high = (cells.mean(**one) - cells.mean(**other)).estimate.interval()
+        hits += low <= 0 <= high
+    return hits / trials
+
+
+@pytest.mark.parametrize("task", ["quiet", "noisy"])
+def test_each_stratum_has_its_own_noise(task):
+    one, other = ({"method": method, "task": task} for method in "ab")
+    assert share_that_covers({"strata": ["task"]}, 0.0, one, other) == pytest.approx(0.95, abs=4 * 0.0097)
+    pooled = share_that_covers({}, 0.0, one, other)
+    assert pooled < 0.9 if task == "noisy" else pooled > 0.99
+
+
+def test_a_mean_over_strata_covers_what_it_says_and_one_over_evaluations_of_the_same_runs_no_less():
+    one, other = {"method": "a"}, {"method": "b"}
+    # Welch and Satterthwaite's degrees of freedom are an approximation, a little too careful with two unequal variances.
+    assert 0.93 < share_that_covers({"strata": ["task"]}, 0.0, one, other) < 0.99
+    assert 0.93 < share_that_covers({"evaluations": ["task"]}, 1.0, one, other) < 0.99
+    assert share_that_covers({"evaluations": ["task"]}, 0.5, one, other) > 0.93
+
+
+def test_a_contrast_over_strata_is_that_of_welch():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(
+        [
+            (name, seed + 10 * (name == "b"), size * rng.standard_normal())
+            for name, size in {"a": 1, "b": 5}.items()
+            for seed in range(4)
+        ],
+        columns=["method", "seed", "points"],
+    )
+    one, other = (frame.loc[frame["method"] == name, "points"] for name in "ab")
+    cells = Cells(frame, "points", ["method"], strata=["method"])
+    expected = stats.ttest_ind(one, other, equal_var=False)
+    found = (cells.mean(method="a") - cells.mean(method="b")).estimate
+    assert found.freedom == pytest.approx(expected.df)
+    assert found.interval() == pytest.approx(tuple(expected.confidence_interval()))
+
+
+def test_noise_of_others_gives_no_interval_to_a_single_run():
+    frame = runs({"a": 1.0, "b": 0.0, "c": 2.0}, 3, np.random.default_rng(5))
+    alone = frame[(frame["method"] != "a") | (frame["seed"] == 0)]
+    assert np.isnan(difference(alone).interval()).all()
+    assert not np.isnan(difference(alone, "b", "c").interval()).any()
+
+
 def test_an_interval_of_one_accuracy_covers_what_seeds_add():
     rng, hits, trials = np.random.default_rng(7), 0, 500
     for _ in range(trials):

@@ -1,7 +1,7 @@
 from fssl_core.experiments import ldawa_settings
 from fssl_core.papers.reference import printed_cells
 from tests.notebooks.prose.ldawa.fig4 import STEM, layers
-from tests.notebooks.prose.recorded import comparisons, record, rows
+from tests.notebooks.prose.recorded import comparisons, record, rows, verdict
 
 AFTER = "L-DAWA after FedAvg"
 BASES = ["FedU", "FedAvg", "Loss"]
@@ -16,7 +16,8 @@ def numbers():
     behind, behind_barlow = (
         [part[base] - part[variant] for base, variant in zip(BASES, VARIANTS, strict=True)] for part in (simclr, barlow)
     )
-    lead = comparisons("ldawa-table2-ssl-agnostic")[0]
+    lead = comparisons("ldawa-table2-ssl-agnostic", "the paper")[0]
+    tenth = verdict("ldawa-table2-all-settings", "the authors")
     stem = rows(layers(), layer=STEM, ssl_method="SimCLR")
     few = 100 * rows(record("ldawa/table2"), label_fraction=0.01, ssl_method="SimCLR").accuracy
     stated = ldawa_settings("laptop", method="FedAvg", ssl_method="Barlow Twins")
@@ -33,6 +34,8 @@ def numbers():
         "has 62.8 %": simclr[AFTER],
         "by 4.2 points, L-DAWA_FedAvg by 5.0, L-DAWA_Loss by 6.8": behind,
         "is 2.8 points behind": -lead.value,
+        "from 5.8 behind to 0.3 ahead": (-lead.interval()[0], lead.interval()[1]),
+        "5.0 points behind FedU, with an interval of 2.8 to 7.3": (-tenth.estimate, -tenth.high, -tenth.low),
         "42.4, L-DAWA after FedAvg 45.5 and FedAvg 45.5 %": [*barlow[["L-DAWA", AFTER, "FedAvg"]]],
         "by 0.4 to 4.2 points": (min(behind_barlow), max(behind_barlow)),
         "24 to 29 %": 100 * ours.untrained.max(),
