@@ -9,7 +9,6 @@ from fssl_core.claims.judge import Rule, claim
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import printed_cells
 
-
 APART = {"strata": ("dataset", "ssl_method"), "evaluations": ("eval_dataset", "label_fraction")}  # as of Cells
 
 

@@ -67,7 +67,7 @@ def test_each_stratum_has_its_own_noise(task):
 
 def test_a_mean_over_strata_covers_what_it_says_and_one_over_evaluations_of_the_same_runs_no_less():
     one, other = {"method": "a"}, {"method": "b"}
-    # Welch and Satterthwaite's degrees of freedom are an approximation, a little too careful with two unequal variances.
+    # Welch and Satterthwaite's degrees of freedom are an approximation, a little too careful here.
     assert 0.93 < share_that_covers({"strata": ["task"]}, 0.0, one, other) < 0.99
     assert 0.93 < share_that_covers({"evaluations": ["task"]}, 1.0, one, other) < 0.99
     assert share_that_covers({"evaluations": ["task"]}, 0.5, one, other) > 0.93
