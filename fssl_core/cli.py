@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
     command = add("record", _record, text)
     add_ids(command)
-    command.add_argument("--profile", required=True, metavar="P", help="laptop, gpu or paper")
+    command.add_argument("--profile", required=True, metavar="P", help="laptop, workstation, gpu or paper")
 
     command = add("data", _data, "list the data sets that are there, describe one, or fetch it")
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
