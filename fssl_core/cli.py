@@ -57,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FsslError as error:
         print(f"fssl: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # of a file or folder that is not the store's, such as build or FSSL_FIGURES
+        print(f"fssl: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("fssl: interrupted; run the same command again to continue", file=sys.stderr)
         return 130
@@ -332,7 +335,9 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
     if later:
         print(f"Other runs depend on these results; the notebook computes them: {', '.join(later)}.")
-    return 0
+        for line in (f"{id}: {line}" for id in later for line in by_notebook[id].unknown if parameters):
+            print(f"  {line}")
+    return 0 if settings else 2
 
 
 def _runs_export(arguments: argparse.Namespace) -> int:
@@ -341,8 +346,10 @@ def _runs_export(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.archive import export_runs
     from fssl_core.experiments.asked import runs_of
 
-    settings = runs_of(arguments.ids, arguments.profile)
     path = Path(arguments.file)
+    if path.is_dir() or path.suffix != ".zip":
+        raise SettingError("FILE", arguments.file, "the name of a file that ends in .zip, after the notebooks")
+    settings = runs_of(arguments.ids, arguments.profile)
     count = export_runs(settings.values(), path, models=arguments.models)
     rest = "" if count == len(settings) else "; the others are not finished"
     print(f"{count} of {len(settings)} runs are in {path} ({path.stat().st_size:,} bytes){rest}.")

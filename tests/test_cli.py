@@ -283,7 +283,14 @@ def test_refresh_writes_the_index_where_it_is_asked_to(project, monkeypatch, ids
     assert calls == ["index"] * written
 
 
-@pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (SettingError("a", 1, "more"), 2)])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KeyboardInterrupt, 130),
+        (SettingError("a", 1, "more"), 2),
+        (OSError(30, "Read-only file system", "build/fig6.ipynb"), 2),
+    ],
+)
 def test_exit_status_of_errors(project, monkeypatch, capsys, error, status):
     def fail(*arguments, **options):
         raise error

@@ -234,8 +234,11 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
         pass  # not there yet, or damaged: what is decoded now takes its place
     notice(f"decoding {len(paths):,} images of {folder} to {image_size} pixels, once: they are kept in {kept}")
     images = _decode_all(paths, image_size)
-    with atomic_write(kept) as file:
-        np.savez(file, images=images.numpy())
+    try:
+        with atomic_write(kept) as file:
+            np.savez(file, images=images.numpy())
+    except OSError as error:  # it is a cache
+        notice(f"the decoded images cannot be kept in {kept} ({error.strerror}); the next run will decode them again.")
     return images
 
 

@@ -161,11 +161,19 @@ def load_pickle(path: Path) -> Any:
     """
     with damaged(path), open_file(path) as file:
         content = _at_most(file.read(LARGEST + 1))
-        tuples = 0
+        tuples, before, puts, kept_tuples = 0, "", 0, set()
         for index, (opcode, argument, _) in enumerate(pickletools.genops(content)):
             tuples += "TUPLE" in opcode.name
             if opcode.name not in OPCODES or tuples > MOST_TUPLES:
                 raise ValueError(f"the pickle asks for {opcode.name}, which no image set needs so")
+            if opcode.name.endswith("PUT") or opcode.name == "MEMOIZE":
+                if "TUPLE" in before:
+                    kept_tuples.add(puts if argument is None else argument)
+                puts += 1
+            elif opcode.name.endswith("BINGET") and argument in kept_tuples:
+                # A tuple of the same tuple twice, of that twice ...: its hash takes 2 ** depth steps.
+                raise ValueError("the pickle uses a tuple twice, which no image set does")
+            before = opcode.name
             # Room is made for as many objects as an index says, before there are any.
             limit = index if opcode.name.endswith("PUT") else 2**31
             if isinstance(argument, int) and abs(argument) > limit:
@@ -277,9 +285,12 @@ def _read_npz(path: Path, names: Sequence[str]) -> list[np.ndarray]:
         limit = max(LARGEST, RATIO * path.stat().st_size)
         for name in names:
             member = archive.getinfo(f"{name}.npy")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without limit
+                raise ValueError(f"{name} are compressed by method {member.compress_type}")
             with archive.open(member) as values:
-                headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-                shape, _, dtype = headers[np.lib.format.read_magic(values)](values)
+                if (version := np.lib.format.read_magic(values)) != (1, 0):  # those of later ones may be 4 GiB long
+                    raise ValueError(f"{name} have a header of version {version}, where (1, 0) is expected")
+                shape, _, dtype = np.lib.format.read_array_header_1_0(values)
                 size = member.file_size - values.tell()
             if dtype.kind not in "iu" or not all(type(side) is int and side >= 0 for side in shape):
                 raise ValueError(f"{name} are {dtype} of shape {shape}")

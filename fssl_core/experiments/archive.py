@@ -25,14 +25,17 @@ from fssl_core.experiments.manifest import LAST, NAME, TENSORS, check_files, lis
 from fssl_core.experiments.store import Run, lock_of
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
+from fssl_core.notices import notice
 from fssl_core.paths import records_root, runs_root
 from fssl_core.settings import Settings, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
 MEMBER = "runs.zip"
+METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit
 # What `zipfile` raises of a file that is none, or not as it was written.
 DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
+LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs have a few million at most
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
 
@@ -87,12 +90,16 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
     """
     refused = f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used."
     try:
-        with zipfile.ZipFile(path) as outer, tempfile.TemporaryFile(dir=folder) as whole:
+        with (
+            full_disk_explained(folder),
+            zipfile.ZipFile(path) as outer,
+            tempfile.TemporaryFile(dir=folder) as whole,
+        ):
             members = outer.infolist()
-            if [member.filename for member in members] != [MEMBER]:
+            if [member.filename for member in members] != [MEMBER] or members[0].compress_type not in METHODS:
                 raise FsslError(refused)
             _check_space(path, members, folder)
-            with full_disk_explained(folder), outer.open(members[0]) as source:
+            with outer.open(members[0]) as source:
                 shutil.copyfileobj(source, whole)
             with zipfile.ZipFile(whole) as archive:
                 yield archive
@@ -105,8 +112,8 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
 def import_runs(path: Path) -> tuple[int, int]:
     """Put the runs of a file into the store, those that are not finished there already.
 
-    A run counts as finished if it was made by this version of the code on the images that are here; else it is computed
-    again when it is asked for.
+    A run that is there stays as it is; a line says so where it was made by another version of the code, or on other
+    images, than the one that arrives. Whether a run can be used is asked when it is: else it is computed again.
 
     Returns:
         how many runs the file has, and how many of them are new here.
@@ -116,12 +123,16 @@ def import_runs(path: Path) -> tuple[int, int]:
             the one that is named are kept, each whole.
     """
     root = runs_root()
-    root.mkdir(parents=True, exist_ok=True)
+    with full_disk_explained(root):
+        root.mkdir(parents=True, exist_ok=True)
     members: dict[str, dict[str, zipfile.ZipInfo]] = {}
     with opened(path, root) as archive:
         for info in archive.infolist():
             key, slash, name = info.filename.partition("/")
-            if not (slash and _is_key(key) and _is_name(name)) or name in members.setdefault(key, {}):
+            fits = info.compress_type == zipfile.ZIP_STORED and (
+                name.endswith(TENSORS) or info.file_size <= LARGEST_TEXT
+            )
+            if not (slash and _is_key(key) and _is_name(name) and fits) or name in members.setdefault(key, {}):
                 raise FsslError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
             members[key][name] = info
         _check_space(path, archive.infolist(), root)
@@ -142,31 +153,41 @@ def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> No
 
 def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipfile.ZipInfo]) -> bool:
     """Make a run finished by the files of an archive, unless it is; whether it was made."""
-    refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used.")
+    refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
-    with lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
-        if (folder / LAST).exists():
-            return False
+    with full_disk_explained(root), lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
         arrived = Path(temporary)
         for name, info in members.items():
-            with full_disk_explained(root), archive.open(info) as source, (arrived / name).open("wb") as target:
+            with archive.open(info) as source, (arrived / name).open("wb") as target:
                 shutil.copyfileobj(source, target)
-        if not {SETTINGS, NAME, LAST} <= members.keys() or {*listed_files(arrived), NAME} != {*members}:
+        try:
+            whole = {SETTINGS, NAME, LAST} <= members.keys() and {*listed_files(arrived), NAME} == {*members}
+            check_files(arrived)
+            check_contents(arrived, members)
+            stored = {name: read_json(arrived, name) for name in members if name.endswith(".json") and name != NAME}
+        except FsslError as error:  # it names a folder that is gone when this is read
+            raise refused from error
+        if not (whole and _names(stored[SETTINGS], key)):
             raise refused
-        check_files(arrived)
-        check_contents(arrived, members)
-        stored = {name: read_json(arrived, name) for name in members if name.endswith(".json") and name != NAME}
-        if not _names(stored[SETTINGS], key):
-            raise refused
+        if (folder / LAST).exists():
+            there = read_json(folder, SETTINGS, verify=False) or {}
+            if any(there.get(name) != stored[SETTINGS].get(name) for name in ("version", "data")):
+                notice(
+                    f"run {key} is in {root} already, by version {there.get('version')} of the code and maybe on "
+                    f"other images; {path} has it by version {stored[SETTINGS].get('version')}. Delete {folder} to "
+                    "import that."
+                )
+            return False
         move(arrived, folder, members)
     return True
 
 
 def _names(stored: dict[str, Any], key: str) -> bool:
     """Whether a run of these settings has this key."""
-    kind, settings = stored.get("kind"), stored.get("settings")
-    return isinstance(kind, str) and isinstance(settings, dict) and key_of(kind, settings) == key
+    kind, settings, data = stored.get("kind"), stored.get("settings"), stored.get("data", {})
+    whole = isinstance(kind, str) and isinstance(settings, dict) and isinstance(data, dict)
+    return whole and key_of(kind, settings) == key
 
 
 def _is_key(text: str) -> bool:

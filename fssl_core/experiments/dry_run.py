@@ -103,8 +103,8 @@ def asked_by(cells: list[str], parameters: Mapping[str, Any], *, estimate: bool 
     parameters_cell, *others = cells
     injected = "# Parameters\n" + "".join(f"{name} = {value!r}\n" for name, value in parameters.items())
     namespace: dict[str, Any] = {"__name__": "__main__", "In": [parameters_cell, injected]}
-    for source in (parameters_cell, injected):
-        exec(source, namespace)
+    exec(parameters_cell, namespace)
+    namespace |= parameters  # not by their text: that of .inf is no Python
     statements = [statement for source in others for statement in ast.parse(source).body]
     unknown = []
     with collecting(estimate=estimate) as collected:
@@ -118,7 +118,14 @@ def asked_by(cells: list[str], parameters: Mapping[str, Any], *, estimate: bool 
                 if not _asked_all_the_same(statement, namespace) or (
                     isinstance(statement, ast.For) and with_needed(collected).keys() - before.keys()
                 ):
-                    unknown.append(ast.unparse(statement).partition("\n")[0])
+                    line = ast.unparse(statement).partition("\n")[0]
+                    # With the notebook's own parameters it is for want of results; with others it may be for these.
+                    reason = (
+                        f" ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
+                        if parameters.keys() - {"profile"}
+                        else ""
+                    )
+                    unknown.append(line + reason)
     return Asked(tuple({settings.key: settings for settings in collected}.values()), tuple(unknown))
 
 

@@ -447,13 +447,13 @@ def _sweep(runs: list[Run], show: bool) -> Sweep:
 def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
     """Settings and seconds of the finished runs of some kinds."""
     for path in runs_root().glob("*/summary.json"):
-        with suppress(FsslError):  # what is damaged matters when it is asked for
+        with suppress(FsslError, KeyError, TypeError):  # what is damaged matters when it is asked for
             stored, provenance = (
                 read_json(path.parent, "settings.json"),
                 read_json(path.parent, "provenance.json"),
             )
             if stored and provenance and stored.get("kind") in kinds:
-                yield {"kind": stored["kind"], **flat(stored["settings"])}, provenance["seconds"]
+                yield {"kind": stored["kind"], **flat(stored["settings"])}, float(provenance["seconds"])
 
 
 def _digests(settings: Iterable[Settings]) -> dict[str, str | None]:

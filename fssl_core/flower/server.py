@@ -22,6 +22,7 @@ from fssl_core.flower.strategy import AveragingStrategy
 from fssl_core.notices import notice, printable
 from fssl_core.paths import runs_root
 from fssl_core.training.averaging import AveragingTrainer
+from fssl_core.training.checkpoint import full_disk_explained
 
 app = ServerApp()
 
@@ -38,14 +39,15 @@ def main(grid: Grid, context: Context) -> None:
         if count != trainer.images[client]:
             notice(f"client {client} says that it has {count} images of its own, and counts for as many.")
             trainer.images[client] = count
+    run = Run(settings)
+    run.folder = runs_root() / "flower" / str(context.run_id)  # apart from what one process computes and finds again
+    with full_disk_explained(run.folder):  # found out before the training, not after it
+        write_json(run.folder / "settings.json", settings.as_dict())
     strategy = AveragingStrategy(trainer, nodes)
     with repeatable_kernels():
         first, timeout = ArrayRecord(trainer.shared.state_dict(0)), float(config.get("timeout", 3600))
         strategy.start(grid, first, num_rounds=settings.rounds, timeout=timeout)
         summary = trainer.summary()
-    run = Run(settings)
-    run.folder = runs_root() / "flower" / str(context.run_id)  # apart from what one process computes and finds again
-    write_json(run.folder / "settings.json", settings.as_dict())
     trainer.write(run)
     write_json(
         run.folder / "provenance.json",

@@ -56,7 +56,9 @@ def join_split(
             memory than is allowed; or the images are not those that the server has.
     """
     check_keys("ADDRESS", address, keys, insecure)
-    check_range("memory", memory, 0.001)
+    check_range("memory", memory, 0.001, 1e6)
+    check_range("wait", wait, 0, 1e6)
+    check_range("timeout", timeout, 0.1, 3600)
     if keys is not None and client not in (None, keys.client):
         raise SettingError("--client", client, f"{keys.client}, whose key this is")
     wanted = client if keys is None else keys.client

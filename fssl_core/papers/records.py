@@ -5,7 +5,8 @@ them what they are of: data, seeds, settings, devices, in a file of JSON.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,10 @@ def recorded_profiles(artifact: str, among: Sequence[str] = PROFILES) -> list[st
 def about_record(artifact: str, profile: str) -> dict[str, Any] | None:
     """What a record is of; None where there is no record."""
     path = record_path(artifact, profile)
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not path.exists():
+        return None
+    with _explained(path):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
@@ -45,4 +49,17 @@ def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
         raise FsslError(
             f"figures/{artifact}.{profile}.csv is missing: open the notebook in a clone, which has figures/."
         )
-    return pd.read_csv(path)
+    with _explained(path):
+        return pd.read_csv(path)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Name the record that cannot be read."""
+    try:
+        yield
+    except ValueError as error:  # of json and pandas
+        raise FsslError(
+            f"{path} is no record any more ({str(error).partition(chr(10))[0]}); `git checkout -- {path}` brings it "
+            "back, or `fssl record` computes it."
+        ) from error

@@ -169,8 +169,9 @@ def load_tensors(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(f"{path} cannot be read: {reason}") from error
 
 
 @contextmanager

@@ -109,6 +109,7 @@ PICKLES = {
     "a type nested without end": batch(
         array(call("numpy\ndtype", doubling(200, TWO_OF)), shape(1, 3072), blob(bytes(3072)))
     ),
+    "a key nested without end": batch(ROW, pickle.EMPTY_LIST, doubling(200, TWO_OF), number(1)),
     "labels nested without end": batch(ROW, doubling(200, LIST_OF_TWO)),
     "labels that are floats": batch(ROW, pickle.EMPTY_LIST + pickle.BINFLOAT + bytes(8) + pickle.APPEND),
     "labels that are arrays": batch(ROW, ROW),
@@ -240,6 +241,7 @@ NPZ = {  # of train_images, or of what is named
     "a shape of a terabyte": npy(described("'|u1'", "(1073741824, 32, 32)")),
     "more bytes than the shape": npy(described("'|u1'", "(4, 28, 28)"), bytes(10**6)),
     "version nine": npy(described("'|u1'", "(4, 28, 28)"), bytes(4 * 784), version=b"\x09\0"),
+    "version two": npy(described("'|u1'", "(4, 28, 28)"), bytes(4 * 784), version=b"\2\0"),  # a header of up to 4 GiB
     "a bomb": npy(described("'|u1'", f"({2**18 + 2**10}, 32, 32)"), bytes(2**28 + 2**20)),
     "images that are not square": saved(np.zeros((4, 28, 27), np.uint8)),
     "images of five channels": saved(np.zeros((4, 28, 28, 5), np.uint8)),
@@ -255,6 +257,7 @@ OTHER = {
 }
 ARCHIVES = {
     "a member twice": lambda good: good,
+    "a method that unpacks without limit": lambda good: archive(zipfile.ZIP_BZIP2),
     "an array in place of an archive": lambda good: IMAGES,
     "a pickle in place of an archive": lambda good: pickle.dumps(BATCH),
     "half an archive": lambda good: good[: len(good) // 2],
@@ -263,10 +266,10 @@ ARCHIVES = {
 }
 
 
-def archive(**members: bytes) -> bytes:
+def archive(method: int = zipfile.ZIP_DEFLATED, **members: bytes) -> bytes:
     good = {"train_images": IMAGES, "train_labels": LABELS, "test_images": IMAGES, "test_labels": LABELS}
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(buffer, "w", method) as file:
         for name, content in (good | members).items():
             file.writestr(f"{name}.npy", content)
     return buffer.getvalue()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 from dataclasses import dataclass
 from typing import ClassVar
@@ -185,6 +186,74 @@ def test_what_is_no_run_is_refused(exported, stores, change):
     assert not list(root.glob(f"{SETTINGS[0].key}/*.json"))
     assert not list(root.parent.glob("*.json"))
     assert not [entry for entry in root.iterdir() if entry.name.startswith(".")]
+
+
+def by_another_method(path):
+    """The same content, which `zipfile` would unpack whatever size it turns out to have."""
+    with zipfile.ZipFile(path) as outer:
+        content = outer.read(MEMBER)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as outer:
+        outer.writestr(MEMBER, content)
+
+
+def compressed_within(path):
+    with opened(path, path.parent) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_BZIP2) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(MEMBER, inner.getvalue())
+
+
+@pytest.mark.parametrize("change", [by_another_method, compressed_within])
+def test_only_compression_that_can_be_limited_is_unpacked(exported, stores, change):
+    root = stores("second")
+    change(exported)
+    with pytest.raises(FsslError):
+        import_runs(exported)
+    assert not list(root.glob("*/*.json"))
+
+
+def test_a_run_of_another_version_stays_and_is_named(exported, stores, capsys):
+    root = stores("second")
+    assert import_runs(exported) == (2, 2)
+    path = root / SETTINGS[0].key / "settings.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 0}))
+    capsys.readouterr()
+    assert import_runs(exported) == (2, 0)
+    said = capsys.readouterr()
+    assert f"run {SETTINGS[0].key} is in {root} already, by version 0" in said.out + said.err
+    assert SETTINGS[1].key not in said.out + said.err
+
+
+def test_what_does_not_fit_a_run_names_the_archive_and_the_run(exported, stores):
+    stores("second")
+    rewritten(exported, lambda members: {n: c.replace(b"1.0", b"9.0") for n, c in members.items()})
+    with pytest.raises(FsslError, match=rf"^Run [0-9a-f]{{16}} of {exported} is not what .*get the file again"):
+        import_runs(exported)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user whom permissions stop")
+def test_a_store_that_cannot_be_written_to_is_named_and_not_the_archive(exported, stores):
+    root = stores("second")
+    root.mkdir(exist_ok=True)
+    root.chmod(0o500)
+    try:
+        with pytest.raises(FsslError, match="There is no permission to write"):
+            import_runs(exported)
+    finally:
+        root.chmod(0o700)
+
+
+def test_a_store_that_is_a_file_is_said(exported, stores):
+    root = stores("second")
+    if root.exists():
+        root.rmdir()
+    root.write_text("no folder")
+    with pytest.raises(FsslError, match="There is a file where a folder should be"):
+        import_runs(exported)
 
 
 def test_tensors_with_code_are_refused(stores, tmp_path):

@@ -114,6 +114,13 @@ def test_a_port_in_use_and_a_folder_in_use_are_errors(tmp_path):
         claim_folder(tmp_path / "summary.json" / "run", tiny())
 
 
+@pytest.mark.parametrize("value", [float("nan"), -1.0, float("inf")])
+@pytest.mark.parametrize("name", ["wait", "timeout", "memory"])
+def test_a_client_that_could_never_end_is_refused_at_once(name, value):
+    with pytest.raises(SettingError, match=name):
+        client_module.join_split(free_address(), **{name: value})
+
+
 def test_settings_from_a_message_are_checked():
     check_types(json.loads(json.dumps(tiny(learning_rate=1).as_dict())))
     for values, name in (({"seed": True}, "seed"), ({"width": "8"}, "width"), ({"version": 2}, "version")):

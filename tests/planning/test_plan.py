@@ -64,6 +64,16 @@ def test_runs_that_depend_on_results_are_named():
     assert asked.unknown == ("again = run(one.changed(seed=int(best)))",)
 
 
+def test_values_of_ones_own_are_handed_over_as_they_are_and_may_be_the_reason():
+    cells = [CELL, IMPORTS + "frame = run_all([averaging_settings(profile, objective='byol')])"]
+    cells += ["more = run(averaging_settings(profile, objective=kind, probe_epochs=int(limit == float('inf'))))"]
+    asked = asked_by(cells, {"profile": "smoke", "limit": float("inf"), "kind": "simclr"})
+    assert [settings.probe_epochs for settings in asked.settings][1:] == [1]
+    asked = asked_by(cells, {"profile": "smoke", "limit": float("inf"), "kind": "simclear"})
+    (line,) = asked.unknown
+    assert "objective='simclear'" in line
+
+
 def test_settings_that_later_statements_change_are_followed():
     cells = [
         CELL,
