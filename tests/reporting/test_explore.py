@@ -33,7 +33,7 @@ def line(axes, name: str) -> dict[float, float]:
 
 
 def test_a_record_knows_its_profile_data_and_seeds(results):
-    assert explore.recorded_profiles("monacosfl/beyond_tradeoff") == ["laptop"]
+    assert explore.recorded_profiles("monacosfl/beyond_tradeoff") == ["workstation", "laptop"]
     assert results.attrs["subtitle"] == "profile laptop · scattered-digits · seeds 0, 1, 2"
     with pytest.raises(SettingError, match="profile='paper' cannot be used"):
         explore.recorded("monacosfl/beyond_tradeoff", "paper")
