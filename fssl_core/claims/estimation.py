@@ -101,7 +101,9 @@ class _Stratum:
             coefficients, inverse, projection, variance, freedom = self._two_way
             full = np.concatenate([weights, np.zeros(len(coefficients) - len(weights))])
             if np.allclose(projection @ full, full, atol=1e-8):  # else its cells share no seed, and are not paired
-                return Estimate(float(full @ coefficients), float(np.sqrt(variance * (full @ inverse @ full))), freedom)
+                found = np.array([full @ coefficients, np.sqrt(variance * (full @ inverse @ full))])
+                rounding = 1e-12 * self.values["value"].abs().max()  # of least squares: runs that agree do so exactly
+                return Estimate(*np.where(np.abs(found) < rounding, 0.0, found).tolist(), freedom)
         variance, freedom = self._within
         error = float(np.sqrt(variance * (weights**2 / self.sizes).sum()))
         return Estimate(float(weights @ self.means), error, freedom)

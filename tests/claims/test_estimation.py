@@ -135,6 +135,12 @@ def test_a_missing_run_leaves_the_others_paired():
     assert found.freedom == len(frame) - rank == 3
 
 
+def test_runs_that_agree_differ_by_nothing_and_not_by_a_rounding_error():
+    frame = pd.DataFrame([(name, seed, 0.1 + seed / 7) for name in "abc" for seed in range(3)])
+    found = difference(frame.set_axis(["method", "seed", "points"], axis=1))
+    assert (found.value, found.error) == (0.0, 0.0)
+
+
 def test_one_seed_has_no_interval():
     assert np.isnan(difference(runs({"a": 1.0, "b": 0.0}, 1, np.random.default_rng(3))).interval()).all()
 
