@@ -73,10 +73,10 @@ def test_nothing_is_loaded_from_elsewhere(site):
 def test_what_a_notebook_shows_first_is_its_record_and_outputs_of_smoke_are_folded(site):
     text = (site / "notebooks" / "monacosfl" / "fig6_accuracy_by_cut.html").read_text(encoding="utf-8")
     pictures = re.findall(r'<img[^>]*src="([^"]+)"', text[text.index("<h1>") :])
-    assert pictures[0].endswith("fig6.laptop.png")
+    assert pictures[0].endswith("fig6.workstation.png")
     result = text[text.index('id="result"') : text.index('id="beside-the-paper"')]
     for picture in re.findall(r"<details.*?</details>|<img[^>]*>", result, re.DOTALL):
-        assert "smoke" in picture or "laptop" in picture
+        assert "smoke" in picture or "fig6.workstation" in picture or "fig6.laptop" in picture
     assert text.count("Above: the notebook’s own output") == 3  # partition, result, identifiability
     assert "On the record at" in text
 
