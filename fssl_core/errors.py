@@ -20,6 +20,11 @@ class FsslError(Exception):
         return lines
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of others says, in one line; its name where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C in a notebook: one line where the frames would be, and the cells that follow do not run."""
 

@@ -269,10 +269,9 @@ class Cells:
             beaten = accuracies[["untrained", "chance"]].max(axis=1, skipna=False)
             frame = frame.assign(_above=100 * (accuracies[accuracy] - beaten))
         rows = frame.groupby([*by, *repeats], dropna=False, sort=False)[[value, *baseline]].mean().reset_index()
-        cell = rows.groupby(by, dropna=False, sort=False).ngroup().to_numpy() if by else np.zeros(len(rows), dtype=int)
+        cell, runs, stratum = (_numbers(rows, columns) for columns in (by, strata, evaluations))
         if not exact and not repeats:  # nothing says which rows belong together
             rows = rows.assign(seed=range(len(rows)))
-        runs, stratum = _numbers(rows, strata), _numbers(rows, evaluations)
         values = rows.assign(cell=cell, runs=runs, stratum=stratum).rename(columns={value: "value"})
         self.by, self.unit, self.label = by, unit, label
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
@@ -282,8 +281,9 @@ class Cells:
             names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
             above = values[["cell", "runs", "stratum", "seed", "_above"]].rename(columns={"_above": "value"})
             self._gate = _Gate(above, names.astype(str).to_list(), failing)
-        options = {"exact": exact, "accuracy": accuracy, "failing": failing}
-        self._parts = frame, value, options | {"strata": strata, "evaluations": evaluations}
+        options = {"exact": exact, "accuracy": accuracy, "failing": tuple(failing)}
+        options |= {"strata": strata, "evaluations": evaluations}
+        self._parts = frame, value, options
 
     def averaged(self, *columns: str) -> "Cells":
         """Means over these columns, run by run, of the levels that all remaining cells have.
@@ -351,10 +351,12 @@ class Cells:
         return parts
 
 
-def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray | int:
-    """Of each row the number of what it has in those of the columns that there are."""
+def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """Of each row the number of what it has in those of the columns that there are, from 0 in order of appearance."""
     known = [name for name in columns if name in rows]
-    return rows.groupby(known, dropna=False).ngroup().to_numpy() if known else 0
+    if not known:
+        return np.zeros(len(rows), dtype=int)
+    return rows.groupby(known, dropna=False, sort=False).ngroup().to_numpy()
 
 
 def _level(name: str, level: Any) -> str:

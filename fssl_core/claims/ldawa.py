@@ -359,10 +359,8 @@ def fewer_rounds(results: pd.DataFrame) -> Outcome:
         curves = rows.dropna(subset="accuracy").pivot_table("accuracy", "round", ["method", "seed"])
         if curves.empty or curves.columns.unique("method").size < 2:
             raise NotRun(f"needs curves of both methods with {name}")
-        target = curves.T.groupby("method").mean().T.max().min()
-        reached = curves.apply(
-            lambda curve, goal=target: curve.index[curve >= goal - 1e-9].min()
-        )  # a mean, to rounding
+        target = curves.T.groupby("method").mean().T.max().min() - 1e-9  # of a mean, which rounds
+        reached = curves.apply(lambda curve, goal=target: curve.index[curve >= goal].min())
         last = rows.sort_values("round").groupby(["method", "seed"])[_known(rows)].last()
         per_run = last.assign(first=reached.fillna(curves.index.max() + 1)).reset_index()
         parts.append(across(_runs(per_run, "first", "rounds"), "method", "L-DAWA", "FedAvg", low=0.0))

@@ -156,11 +156,14 @@ def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipf
     refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
-    with full_disk_explained(root), lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
-        arrived = Path(temporary)
-        for name, info in members.items():
-            with archive.open(info) as source, (arrived / name).open("wb") as target:
+    with lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
+        arrived, there = Path(temporary), (folder / LAST).exists()
+        for name in members.keys() & {SETTINGS} if there else members:  # of what is there already nothing else is read
+            with archive.open(members[name]) as source, (arrived / name).open("wb") as target:
                 shutil.copyfileobj(source, target)
+        if there:
+            _compare(arrived, folder, path)
+            return False
         try:
             whole = {SETTINGS, NAME, LAST} <= members.keys() and {*listed_files(arrived), NAME} == {*members}
             check_files(arrived)
@@ -170,17 +173,18 @@ def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipf
             raise refused from error
         if not (whole and _names(stored[SETTINGS], key)):
             raise refused
-        if (folder / LAST).exists():
-            there = read_json(folder, SETTINGS, verify=False) or {}
-            if any(there.get(name) != stored[SETTINGS].get(name) for name in ("version", "data")):
-                notice(
-                    f"run {key} is in {root} already, by version {there.get('version')} of the code and maybe on "
-                    f"other images; {path} has it by version {stored[SETTINGS].get('version')}. Delete {folder} to "
-                    "import that."
-                )
-            return False
         move(arrived, folder, members)
     return True
+
+
+def _compare(arrived: Path, folder: Path, path: Path) -> None:
+    """Say so where a run that is there is not the one that arrives."""
+    there, new = (read_json(one, SETTINGS, verify=False) or {} for one in (folder, arrived))
+    if any(there.get(name) != new.get(name) for name in ("version", "data")):
+        notice(
+            f"run {folder.name} is in {folder.parent} already, by version {there.get('version')} of the code and maybe "
+            f"on other images; {path} has it by version {new.get('version')}. Delete {folder} to import that."
+        )
 
 
 def _names(stored: dict[str, Any], key: str) -> bool:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import FsslError, SettingError, first_line
 from fssl_core.experiments.display import Running
 from fssl_core.experiments.local import failed
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep, watched_from_elsewhere
@@ -83,9 +83,8 @@ class Cluster:
         try:
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise FsslError(
-                f"No Dask scheduler answers at {address} ({reason}). Start it (dask scheduler), or unset "
+                f"No Dask scheduler answers at {address} ({first_line(error)}). Start it (dask scheduler), or unset "
                 "DASK_SCHEDULER_ADDRESS to compute here."
             ) from error
         self.address = address

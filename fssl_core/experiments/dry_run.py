@@ -18,6 +18,7 @@ from typing import Any
 
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
+from fssl_core.experiments.schedule import one_line
 from fssl_core.settings import Settings
 
 ENTRIES = ("run", "run_all", "run_beside_untrained")  # of fssl_core.experiments: what computes runs
@@ -120,12 +121,9 @@ def asked_by(cells: list[str], parameters: Mapping[str, Any], *, estimate: bool 
                 ):
                     line = ast.unparse(statement).partition("\n")[0]
                     # With the notebook's own parameters it is for want of results; with others it may be for these.
-                    reason = (
-                        f" ({type(error).__name__}: {str(error).partition(chr(10))[0]})"
-                        if parameters.keys() - {"profile"}
-                        else ""
-                    )
-                    unknown.append(line + reason)
+                    if parameters.keys() - {"profile"}:
+                        line += f" ({one_line(error)})"
+                    unknown.append(line)
     return Asked(tuple({settings.key: settings for settings in collected}.values()), tuple(unknown))
 
 

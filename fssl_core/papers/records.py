@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fssl_core.errors import FsslError
+from fssl_core.errors import FsslError, first_line
 from fssl_core.paths import PROFILES, records_root
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except ValueError as error:  # of json and pandas
         raise FsslError(
-            f"{path} is no record any more ({str(error).partition(chr(10))[0]}); `git checkout -- {path}` brings it "
+            f"{path} is no record any more ({first_line(error)}); `git checkout -- {path}` brings it "
             "back, or `fssl record` computes it."
         ) from error

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import torch
 
-from fssl_core.errors import CheckpointError, FsslError, OtherRunError
+from fssl_core.errors import CheckpointError, FsslError, OtherRunError, first_line
 from fssl_core.federation.rows import Settled
 from fssl_core.files import atomic_write
 from fssl_core.settings import differences
@@ -170,8 +170,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{path} cannot be read: {reason}") from error
+        raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 @contextmanager

@@ -136,12 +136,12 @@ def test_nothing_to_export(stores, tmp_path):
     assert not (tmp_path / "none.zip").exists()
 
 
-def rewritten(path, change):
-    """The archive with its runs' files changed by a function of their names and contents."""
+def rewritten(path, change, method=zipfile.ZIP_STORED):
+    """The archive with its runs' files changed by a function of their names and contents, packed in another way."""
     with opened(path, path.parent) as archive:
         members = change({name: archive.read(name) for name in archive.namelist()})
     inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w") as archive:
+    with zipfile.ZipFile(inner, "w", method) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     with zipfile.ZipFile(path, "w") as archive:
@@ -197,14 +197,7 @@ def by_another_method(path):
 
 
 def compressed_within(path):
-    with opened(path, path.parent) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w", zipfile.ZIP_BZIP2) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(MEMBER, inner.getvalue())
+    rewritten(path, dict, zipfile.ZIP_BZIP2)
 
 
 @pytest.mark.parametrize("change", [by_another_method, compressed_within])
