@@ -14,6 +14,8 @@ from fssl_core.benchmark.methods import (
     chosen_rates,
     evaluation,
     images_seen,
+    methods_of,
+    passes_over,
 )
 from fssl_core.benchmark.table import BUDGETS, GB, MB, Choice, choose, curves, load_of, overview, resources, within
 
@@ -38,7 +40,9 @@ __all__ = [
     "evaluation",
     "images_seen",
     "load_of",
+    "methods_of",
     "overview",
+    "passes_over",
     "resources",
     "within",
 ]

@@ -5,8 +5,9 @@ values of one backbone with one norm, and number of passes over the images; each
 base learning rate of its own recipe in :mod:`fssl_core.experiments`. The model of the last round counts. Only a factor
 on the learning rate is tuned, see :func:`chosen_rates`.
 
-What cannot be equal: of MFCL, the client module has the norm that its name says and no shortcuts, and its passes are
-shared out between the two phases; a factor on the rate is one on that of the second. In layer-wise training a pass
+What cannot be equal: of MFCL, the client module has the norm that its name says and no shortcuts, so it starts from
+another untrained model; its passes are shared out between the two phases; a factor on the rate is one on that of the
+second. In layer-wise training a pass
 goes through the layers of its stage. Averaged methods take a batch from each client, split ones a batch of all.
 
 A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``docs/how_to.md``.
@@ -22,7 +23,7 @@ import pandas as pd
 
 from fssl_core.costs import client_load
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import DataError, FsslError
+from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.knn_runs import KnnSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
@@ -169,7 +170,8 @@ def averaged(objective: str | dict[str, Any], *, reference: bool = False, **valu
 def _split(method: str, *, middle: bool) -> Method:
     def make(p: Problem) -> list[SplitSettings]:
         own = {"epochs": p.passes, "client_batch": p.size.client_batch, "cut_layer": p.size.middle_cut if middle else 1}
-        return [split_settings(p.profile, method=method, **(p.common | own))]
+        # MonAcoSFL's experiments have both methods, under one loss.
+        return [split_settings(p.profile, method=method, paper="monacosfl", **(p.common | own))]
 
     return Method(make)
 
@@ -184,7 +186,9 @@ def _modular(method: str) -> Method:
         first |= {"rounds": s.first_phase, "local_epochs": 1, "batch": s.first_batch}
         second = {"epochs": p.passes - s.first_phase, "batch": s.second_batch, "validate_every": 1}
         second |= {name: p.common[name] for name in ("seed", "norm", "probe_epochs")}
-        return [mfcl_settings(p.profile, method=method, phase1=first, **second)]
+        settings = mfcl_settings(p.profile, method=method, phase1=first, **second)
+        # The profile's warm-up is for its own, longer phase: here it must not be all of a phase that tunes the rate.
+        return [settings.changed(warmup_epochs=min(settings.warmup_epochs, max(1, settings.epochs // 4)))]
 
     return Method(make)
 
@@ -233,6 +237,22 @@ METHODS: dict[str, Method] = {
 }
 
 
+_BUILT_IN = dict(METHODS)
+
+
+def methods_of(names: Sequence[str] = (), own: str | Path = "") -> dict[str, Method]:
+    """Rows of the table: those that are named, or all; with ``own``, among those that a file of yours adds, too.
+
+    Raises:
+        SettingError: there is no method of that name.
+        FsslError: as :func:`add_methods`.
+    """
+    table = add_methods(own) if own else METHODS
+    for name in names:
+        check_choice("methods", name, table)
+    return {name: table[name] for name in names or table}
+
+
 def add_methods(path: str | Path) -> dict[str, Method]:
     """Execute a Python file of yours, which puts methods into :data:`METHODS`.
 
@@ -242,12 +262,15 @@ def add_methods(path: str | Path) -> dict[str, Method]:
         all methods.
 
     Raises:
-        FsslError: there is no such file, or it adds no method.
+        FsslError: there is no such file, it adds no method, or it replaces one of this project.
     """
     if not Path(path).is_file():
         raise FsslError(f"There is no file {path}: give the Python file that adds your method to METHODS.")
     before = dict(METHODS)
     runpy.run_path(str(path))
+    if replaced := [name for name in _BUILT_IN if METHODS.get(name) is not _BUILT_IN[name]]:
+        METHODS.update(_BUILT_IN)
+        raise FsslError(f"{path} replaces {', '.join(replaced)}: give your method a name of its own.")
     if before == METHODS:
         raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
     return METHODS
@@ -264,6 +287,22 @@ def images_seen(settings: TrainingSettings, data: Dataset) -> int:
     return client_load.images_seen(s, data)
 
 
+def passes_over(settings: TrainingSettings) -> float:
+    """How often a training sees each of its images; an untrained model sees none.
+
+    Raises:
+        SettingError: clients have unequally many images, of which engines leave out more or fewer; or another engine.
+    """
+    if isinstance(settings, UntrainedSettings):
+        return 0.0
+    data, first = settings.load_data(), getattr(settings, "phase1", settings)
+    sizes = [len(part) for part in first.divide(data)]
+    if min(sizes) < max(sizes):
+        expected = f"one with equally many images for every client, such as 'dirichlet-equal:0.1', not {min(sizes):,}"
+        raise SettingError("partition", first.partition, f"{expected} to {max(sizes):,}")
+    return images_seen(settings, data) / sum(sizes)
+
+
 # ---------------------------------------------------------------- tuning and evaluation
 
 RATES = [1 / 3, 1.0, 3.0]  # the grid, for every method
@@ -274,8 +313,8 @@ def chosen_rates(tuning: pd.DataFrame) -> dict[str, float]:
     """The factor of each method whose trainings have the best mean kNN accuracy; of equal ones the smallest.
 
     Args:
-        tuning: a row a training: method, rate, training, and ``knn_accuracy``, on the validation share of the test
-            images; not needed where there is one rate. Without it, that of the stored runs is taken.
+        tuning: a row a training: method, rate, training, and ``knn_accuracy``, the engine's own, on the validation
+            share of the test images; not needed where there is one rate. Without it, that of the stored runs is taken.
 
     Raises:
         DataError: a training is not finished.

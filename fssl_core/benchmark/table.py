@@ -2,7 +2,7 @@
 
 Bytes are those of the run's own ledger, multiply-adds and memory are counted by `costs/client_load.py`; all are of a
 client and a whole training, means over clients. Seconds are those that messages take on a link
-(:mod:`fssl_core.costs.link`), without computation.
+(:mod:`fssl_core.costs.link`), without computation; with stragglers, the mean over draws of who is slow.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from fssl_core.benchmark.methods import passes_over
 from fssl_core.claims.estimation import LEVEL, Cells, Quantity
 from fssl_core.costs.client_load import ClientLoad, client_load
-from fssl_core.costs.link import Link, round_seconds
+from fssl_core.costs.link import Link, mean_seconds
 from fssl_core.errors import DataError
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.experiments.store import Run
@@ -29,11 +30,12 @@ LINKS = {  # of each client
     "seconds_10_stragglers": Link(up=10, down=10, latency=0.05, straggling=0.5),
     "seconds_100": Link(up=100, down=100, latency=0.05),
 }
-NEEDS = ("macs", "memory_bytes", "up_bytes", "down_bytes", "traffic_bytes", *LINKS, "rounds")
+NEEDS = ("passes", "macs", "memory_bytes", "up_bytes", "down_bytes", "traffic_bytes", *LINKS, "rounds")
 BUDGETS = ("passes", "macs", "traffic_bytes", "memory_bytes")  # columns of `curves`
 MB, GB = 10**6, 10**9
 UNITS = {  # of the columns of the table
     "rate": ("rate", 1),
+    "passes": ("passes", 1),
     "memory_bytes": ("memory, MB", MB),
     "macs": ("billion MACs", 1e9),
     "up_bytes": ("up, MB", MB),
@@ -45,6 +47,7 @@ UNITS = {  # of the columns of the table
     "ssim": ("SSIM", 1),
     "explained": ("explained", 1),
     "identifiability": ("identifiability", 1),
+    "identifiability_common": ("identifiability, one model", 1),
 }
 EXPOSED = 0.5  # share of an image's variance that an attack explains: above it, images are not private
 
@@ -65,9 +68,10 @@ def resources(settings: Settings, load: ClientLoad | None) -> dict[str, float]:
         load: of :func:`load_of`.
 
     Returns:
-        ``macs``, ``memory_bytes`` (the peak), ``up_bytes``, ``down_bytes``, ``traffic_bytes`` (both), ``rounds`` (how
-        often models are averaged, MFCL's one delivery included), and the columns of :data:`LINKS`. Of one client, who
-        trains alone, nothing crosses the network; an untrained model needs nothing at all.
+        ``passes`` (over each image), ``macs``, ``memory_bytes`` (the peak), ``up_bytes``, ``down_bytes``,
+        ``traffic_bytes`` (both), ``rounds`` (how often models are averaged, MFCL's one delivery included), and the
+        columns of :data:`LINKS`. Of one client, who trains alone, nothing crosses the network; an untrained model needs
+        nothing at all.
     """
     if load is None:
         return dict.fromkeys(NEEDS, 0.0)
@@ -76,11 +80,11 @@ def resources(settings: Settings, load: ClientLoad | None) -> dict[str, float]:
     tables = [Run(part).table("traffic") for part in _phases(settings)]
     sent = {f"{way}_bytes": 0.0 if alone else sum(_of_client(table, way) for table in tables) for way in DIRECTIONS}
     seconds = {
-        name: 0.0 if alone else sum(round_seconds(table, link, round_trips=trips)["seconds"].sum() for table in tables)
+        name: 0.0 if alone else sum(mean_seconds(table, link, round_trips=trips) for table in tables)
         for name, link in LINKS.items()
     }
-    needs = {"macs": load.macs, "memory_bytes": load.memory_bytes, "traffic_bytes": sum(sent.values())}
-    return needs | sent | seconds | {"rounds": 0 if alone else rounds}
+    needs = {"passes": passes_over(settings), "macs": load.macs, "memory_bytes": load.memory_bytes}
+    return needs | sent | {"traffic_bytes": sum(sent.values())} | seconds | {"rounds": 0 if alone else rounds}
 
 
 def _phases(settings: TrainingSettings) -> list[Settings]:
@@ -193,8 +197,8 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     Args:
         results: a row a method and seed on one division: the columns method, reference, seed, ``memory_bytes``,
             ``traffic_bytes``, ``explained`` (the most that an attack explains of what a client sends; missing where
-            none was run) and ``measure``; with a column ``untrained``, the same of the untrained model, the answer says
-            so where the best is not shown to have learned.
+            none was run) and ``measure``; with a column ``untrained``, the same of the method's own untrained model,
+            the answer says so where the best is not shown to have learned.
         memory, traffic: of a client, in bytes; its peak, and all that it sends and receives.
         private: leave out methods whose messages show images: ``explained`` above :data:`EXPOSED`. What no attack was
             run on stays, and says so.
@@ -232,9 +236,10 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     answer = f"{best}: {means.loc[best, measure]:.1%} ({LEVEL:.0%} interval {low:.1%} to {high:.1%})."
     if level_with:
         answer = f"Undecided between {'; '.join([best, *level_with])}. The best mean is that of {answer}"
-    if "untrained" in results:
-        gained = results.assign(gained=results[measure] - results["untrained"])
-        if not Cells(gained, "gained", ["method"]).mean(method=best).estimate.interval()[0] > 0:
+    own = results[results["method"] == best]
+    if "untrained" in own and own["untrained"].notna().all():
+        gained = Cells(own.assign(gained=own[measure] - own["untrained"]), "gained", ["method"])
+        if not gained.mean(method=best).estimate.interval()[0] > 0:
             answer += " That it is better than an untrained model is not shown."
     untested = [name for name in [best, *level_with] if private and np.isnan(means.loc[name, "explained"])]
     if untested:

@@ -20,6 +20,7 @@ from typing import Annotated
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.ledger import DIRECTIONS, PURPOSES
@@ -69,21 +70,51 @@ def round_seconds(traffic: pd.DataFrame, link: Link, *, round_trips: int = 1) ->
     Raises:
         SettingError: a number of round trips below 1, or a table with other columns or without a row for each client.
     """
+    epochs, transfers, waiting = _without_stragglers(traffic, link, round_trips)
+    if not epochs:
+        return pd.DataFrame(columns=["epoch", "seconds", "slowest"])
+    longest, slowest = _with_stragglers(epochs, transfers, link).max(1)
+    slowest = torch.where(transfers.any(1), slowest, -1)
+    return pd.DataFrame({"epoch": epochs, "seconds": longest + waiting, "slowest": slowest})
+
+
+def mean_seconds(traffic: pd.DataFrame, link: Link, *, round_trips: int = 1, draws: int = 100) -> float:
+    """Seconds of a whole run, the mean over draws of who is slow: over so many seeds from the link's own on.
+
+    A single draw of a few rounds says little, and of one message as good as nothing. Arguments and errors are those of
+    :func:`round_seconds`.
+    """
+    draws = checked("draws", draws, Count)
+    epochs, transfers, waiting = _without_stragglers(traffic, link, round_trips)
+    if not epochs:
+        return 0.0
+    seeds = range(link.seed, link.seed + (draws if link.straggling else 1))
+    drawn = [_with_stragglers(epochs, transfers, link.changed(seed=seed)).amax(1).sum() for seed in seeds]
+    return float(torch.stack(drawn).mean() + waiting.sum())
+
+
+def _without_stragglers(traffic: pd.DataFrame, link: Link, round_trips: int) -> tuple[list[int], Tensor, Tensor]:
+    """The epochs; what each client's transfers take in each, ``[epochs, clients]``; and the waiting ``[epochs]``."""
     round_trips = checked("round_trips", round_trips, Count)
     columns = {way: [f"{purpose}_{way}" for purpose in PURPOSES] for way in DIRECTIONS}
     missing = {"epoch", "client", *columns["up"], *columns["down"]} - set(traffic.columns)
     if missing:
         expected = f"a run's table 'traffic', which has {', '.join(sorted(missing))}, too"
         raise SettingError("traffic", list(traffic.columns), expected)
-    rows = []
-    for epoch, table in traffic.sort_values(["epoch", "client"]).groupby("epoch"):
-        if table["client"].tolist() != list(range(len(table))):
-            expected = f"a row for each client, numbered from 0, in epoch {epoch}"
-            raise SettingError("traffic", table["client"].tolist(), expected)
-        up, down = (torch.tensor(table[columns[way]].sum(axis=1).to_numpy(), dtype=torch.float64) for way in DIRECTIONS)
-        seconds = link.slow_downs(epoch, len(table)) * 8 / MEGABIT * (up / link.up + down / link.down)
-        slowest = int(seconds.argmax())
-        busy = bool((up + down).any())
-        waiting = 2 * link.latency * round_trips if busy else 0.0
-        rows.append((epoch, seconds[slowest].item() + waiting, slowest if busy else -1))
-    return pd.DataFrame(rows, columns=["epoch", "seconds", "slowest"])
+    table = traffic.sort_values(["epoch", "client"])
+    by_epoch = {int(epoch): clients.tolist() for epoch, clients in table.groupby("epoch")["client"]}
+    clients = max(map(len, by_epoch.values()), default=0)
+    for epoch, numbers in by_epoch.items():
+        if numbers != list(range(clients)):
+            raise SettingError("traffic", numbers, f"a row for each client, numbered from 0, in epoch {epoch}")
+    up, down = (
+        torch.tensor(table[columns[way]].to_numpy(dtype=float).sum(1)).view(len(by_epoch), clients)
+        for way in DIRECTIONS
+    )
+    waiting = 2 * link.latency * round_trips * (up + down).any(1).double()
+    return list(by_epoch), 8 / MEGABIT * (up / link.up + down / link.down), waiting
+
+
+def _with_stragglers(epochs: list[int], transfers: Tensor, link: Link) -> Tensor:
+    """The same transfers, ``[epochs, clients]``, on links that are slower in some rounds."""
+    return transfers * torch.stack([link.slow_downs(epoch, transfers.shape[1]) for epoch in epochs])

@@ -106,6 +106,8 @@ def _pretraining(settings: Settings) -> Settings:
     """The untrained model in place of a pre-training; whose own accuracies nobody asks for."""
     if is_training(settings):
         return UntrainedSettings(of=_decisive(settings, probe_epochs=0))
+    if isinstance(settings, UntrainedSettings):
+        return settings
     return dataclasses.replace(settings, pretraining=_pretraining(settings.pretraining))
 
 

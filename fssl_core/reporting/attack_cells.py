@@ -61,7 +61,10 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
                 }
             )
     cells = pd.DataFrame(rows).astype({"representation_error": float})
-    return cells.merge(pd.DataFrame(guesses), on=["system", "seed"], how="left") if guesses else cells
+    if not guesses:
+        return cells
+    # Decoders of one system and seed, as of MFCL with several norms, have the same images.
+    return cells.merge(pd.DataFrame(guesses).drop_duplicates(["system", "seed"]), on=["system", "seed"], how="left")
 
 
 def attack_pictures(

@@ -19,10 +19,13 @@ from fssl_core.benchmark import (
     chosen_rates,
     evaluation,
     images_seen,
+    methods_of,
+    passes_over,
 )
 from fssl_core.benchmark import methods as module
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.untrained import UntrainedSettings
+from fssl_core.evaluation.untrained import untrained as baseline
 from fssl_core.experiments import run_all
 from fssl_core.experiments.asked import asked
 from fssl_core.federation.aggregation import RULES
@@ -83,6 +86,27 @@ def test_images_that_make_no_full_batch_do_not_count():
         assert images_seen(settings, settings.load_data()) == 4 * 5 * 14 == counted(settings)
     with pytest.raises(SettingError, match="settings='SplitLearningSettings' cannot be used"):
         images_seen(SplitLearningSettings(dataset="digits", clients=2), averaging.load_data())
+
+
+def test_a_division_into_unequal_parts_is_refused():
+    for name in ("FedSimCLR", "MocoSFL, cut 1", "MFCL(GN)"):
+        (settings,) = METHODS[name].trainings(replace(SMOKE, partition="dirichlet:0.3:8"))
+        with pytest.raises(SettingError, match=r"partition='dirichlet:0.3:8' .* equally many images for every client"):
+            passes_over(settings)
+    assert passes_over(METHODS["untrained"].trainings(SMOKE)[0]) == 0
+
+
+def test_both_split_methods_have_one_loss():
+    for profile in SIZES:
+        split = [METHODS[f"{name}, middle cut"].make(Problem(profile, "iid"))[0] for name in ("MocoSFL", "MonAcoSFL")]
+        assert split[0] == split[1].changed(method="MocoSFL")
+
+
+def test_warming_up_is_a_small_part_of_the_phase_that_tunes():
+    for profile in SIZES:
+        for tuning in (False, True):
+            (settings,) = METHODS["MFCL(GN)"].make(Problem(profile, "iid", tuning=tuning))
+            assert 1 <= settings.warmup_epochs <= max(1, settings.epochs / 4)
 
 
 def test_all_start_from_one_backbone():
@@ -180,6 +204,8 @@ def test_an_evaluation_is_of_the_trained_model_or_of_the_untrained_one(name):
     untrained = evaluation(SMOKE, start, name)
     assert isinstance(untrained.pretraining, UntrainedSettings)
     assert untrained.changed(pretraining=settings) == evaluation(SMOKE, settings, name)
+    assert baseline(untrained) == untrained
+    assert baseline(evaluation(SMOKE, METHODS["MFCL(GN)"].trainings(SMOKE)[0], name)) != untrained  # another model
 
 
 def test_an_unknown_evaluation_is_refused():
@@ -215,6 +241,21 @@ def test_a_method_of_your_own_is_a_row(registries, tmp_path):
     (settings,) = known["mine"].trainings(SMOKE)
     assert settings == METHODS["FedSimCLR"].trainings(SMOKE)[0].changed(aggregation="squared")
     assert images_seen(settings, settings.load_data()) == 4 * 100
+
+
+def test_rows_are_those_that_are_named_and_a_method_of_this_project_keeps_its_name(registries, tmp_path):
+    assert [*methods_of(["MOON", "FedU"])] == ["MOON", "FedU"]
+    assert methods_of() == METHODS
+    with pytest.raises(SettingError, match="methods='FedSIMCLR' cannot be used: expected one of MocoSFL, cut 1"):
+        methods_of(["FedSIMCLR"])
+    path = tmp_path / "mine.py"
+    path.write_text("from fssl_core.benchmark.methods import METHODS, averaged\nMETHODS['mine'] = averaged('byol')\n")
+    assert [*methods_of(["mine"], path)] == ["mine"]
+    assert [*methods_of(["mine"], path)] == ["mine"]  # a cell that is executed again
+    path.write_text(path.read_text().replace("mine", "FedSimCLR"))
+    with pytest.raises(FsslError, match="replaces FedSimCLR: give your method a name of its own"):
+        add_methods(path)
+    assert registries["FedSimCLR"] is METHODS["FedSimCLR"]
 
 
 def test_a_file_without_a_method_is_refused(registries, tmp_path):

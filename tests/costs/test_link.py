@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fssl_core.costs.link import Link, round_seconds
+from fssl_core.costs.link import Link, mean_seconds, round_seconds
 from fssl_core.errors import SettingError
 from fssl_core.federation.ledger import Ledger
 from tests.training.test_averaging import tiny, trained
@@ -80,6 +80,27 @@ def test_with_stragglers_a_round_takes_as_long_as_the_slow_downs_of_its_seed_say
     assert not tables[1].equals(tables[0])
     alone = round_seconds(traffic(*[[(1000, 0)]] * 30), links[0])
     assert tables[0].seconds.mean() > 1.2 * alone.seconds.mean()  # more clients, slower slowest ones
+
+
+def test_the_mean_over_draws_is_that_of_so_many_seeds():
+    rounds, link = traffic([(10, 20), (30, 5)], [(7, 7), (0, 0)], [(0, 0), (0, 0)]), Link(straggling=0.5, seed=7)
+    one_by_one = [round_seconds(rounds, link.changed(seed=7 + draw), round_trips=3).seconds.sum() for draw in range(5)]
+    assert mean_seconds(rounds, link, round_trips=3, draws=5) == pytest.approx(sum(one_by_one) / 5, rel=1e-12)
+    steady = Link(latency=0.2)
+    assert mean_seconds(rounds, steady) == pytest.approx(round_seconds(rounds, steady).seconds.sum(), rel=1e-12)
+    assert mean_seconds(Ledger(2).table(), link) == 0
+    with pytest.raises(SettingError, match="draws=0"):
+        mean_seconds(rounds, link, draws=0)
+
+
+def test_the_mean_slowest_of_ten_is_the_expectation_of_a_maximum():
+    density = torch.distributions.Normal(0.0, 1.0)
+    z = torch.linspace(-8, 8, 20_001, dtype=torch.float64)
+    weight = 10 * density.cdf(z) ** 9 * density.log_prob(z).exp()
+    expected = torch.trapezoid(weight * torch.exp(0.5 * z), z).item()
+    assert expected == pytest.approx(2.26, abs=0.01)
+    delivery = traffic([(1000, 0)] * 10)  # one second each
+    assert mean_seconds(delivery, SLOW.changed(straggling=0.5), draws=4000) == pytest.approx(expected, rel=0.02)
 
 
 def test_the_order_of_rows_does_not_matter():

@@ -58,6 +58,7 @@ def test_the_guess_of_the_mean_image_stands_beside_all_attacks_of_its_system_and
     assert cells.mean_image_ssim[:3].tolist() == pytest.approx([reference.ssim] * 3)
     assert cells.filter(like="mean_image_")[3:].isna().all(axis=None)  # nobody decodes MFCL here
     assert not any("mean_image" in name for name in attack_cells(attacks[1:]))
+    assert len(attack_cells(attacks[:1] * 2)) == 4  # two decoders of one system and seed, as of MFCL with two norms
 
 
 def test_pictures_are_what_the_runs_keep_of_the_same_images(attacks):
