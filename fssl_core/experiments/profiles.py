@@ -92,9 +92,8 @@ def split_settings(
         method: ``"MocoSFL"`` or ``"MonAcoSFL"``.
         paper: ``"mocosfl"`` or ``"monacosfl"``, whose settings the larger profiles have: MonAcoSFL's experiments
             have MocoSFL, too, with settings of their own. None: that of the method's own paper.
-        syncs_per_epoch: how often clients are synchronised in an epoch, evenly, at most after every step; at
-            ``workstation`` in an epoch of the papers, which have five times as many images. The data set must be
-            there, because its size decides how many steps an epoch has. None: the profile's ``sync_every``.
+        syncs_per_epoch: how often clients are synchronised in an epoch, evenly, at most after every step. The data set
+            must be there, because its size decides how many steps an epoch has. None: the profile's ``sync_every``.
         **values: settings that replace the profile's.
 
     Raises:
@@ -132,8 +131,6 @@ def split_settings(
     if "sync_every" in values:
         raise SettingError("syncs_per_epoch", syncs_per_epoch, "None where sync_every is given")
     steps = min(map(len, settings.divide(settings.load_data()))) // settings.client_batch
-    if profile == "workstation":
-        steps = 50_000 // clients // settings.client_batch  # of a paper's epoch, which has five times as many images
     return settings.changed(sync_every=max(1, steps // syncs_per_epoch))
 
 

@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 
+from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import DataError, NonFiniteLossError, SettingError
 from fssl_core.experiments import (
     averaging_settings,
@@ -131,6 +132,14 @@ def test_values_replace_those_of_the_profile():
 def test_syncs_per_epoch_are_counted_on_the_data(syncs, every):
     assert split_settings("laptop", clients=5, syncs_per_epoch=syncs).sync_every == every  # 40 steps an epoch
     assert split_settings("smoke", clients=5, syncs_per_epoch=syncs).sync_every == max(1, 4 // syncs)
+
+
+@pytest.mark.parametrize(("clients", "syncs", "every"), [(5, 1, 100), (5, 10, 10), (100, 10, 10), (1000, 1, 10)])
+def test_a_workstation_counts_its_own_epochs(clients, syncs, every):
+    """It has a fifth of the papers' images: one in an epoch of theirs would be rarer than the engine averages."""
+    with outlines_only():
+        settings = split_settings("workstation", clients=clients, syncs_per_epoch=syncs, dataset="cifar10")
+    assert settings.sync_every == every
 
 
 def test_syncs_per_epoch_need_the_data(tmp_path, monkeypatch):
