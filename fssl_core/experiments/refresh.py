@@ -57,11 +57,13 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
     notebooks = find_notebooks(ids)
     before: dict[str, bytes] = {}
     for notebook in notebooks:
+        stored, content = read_notebook(notebook.path), notebook.path.read_bytes()
+        changed = declare_parameters(stored)
         if "/" in notebook.id:  # the others are about a clone
-            stored, content = read_notebook(notebook.path), notebook.path.read_bytes()
-            if add_installation(stored.cells):
-                before[notebook.id] = content
-                write_notebook(notebook.path, stored)
+            changed |= add_installation(stored.cells)
+        if changed:
+            before[notebook.id] = content
+            write_notebook(notebook.path, stored)
     tasks = [Task(notebook, {}, folder / notebook.path.relative_to(root / "notebooks")) for notebook in notebooks]
     failed = []
     for outcome in run_tasks(tasks, jobs):
@@ -80,6 +82,19 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
         fill_recorded(stored, notebook)
         write_notebook(notebook.path, stored)
     return failed
+
+
+def declare_parameters(stored: NotebookNode) -> bool:
+    """Let the metadata name the parameters of today, which a run of it may be given; whether that changed anything."""
+    known = stored.metadata.get("fssl", {})
+    try:
+        declared = stored_with(stored.cells)["parameters"]
+    except (SyntaxError, ValueError):  # its execution says what is wrong
+        return False
+    if not known or known["parameters"] == declared:
+        return False
+    known["parameters"] = declared
+    return True
 
 
 def add_installation(cells: list[NotebookNode]) -> bool:

@@ -200,3 +200,10 @@ def test_refresh(project, capsys):
     text = good.read_text()
     assert refresh(["paper1/fig1"]) == []
     assert good.read_text() == text
+
+    stored.cells[2].source += "\nextra: int = 1"  # known when it is executed
+    stored.cells[3].source += "\nfrom fssl_core.experiments.notebooks import stored_parameters"
+    stored.cells[3].source += "\nassert stored_parameters('paper1/fig1') == {'profile': 'smoke', 'extra': extra}"
+    nbformat.write(stored, good)
+    assert refresh(["paper1/fig1"]) == []
+    assert nbformat.read(good, as_version=4).metadata.fssl.parameters == {"profile": "smoke", "extra": 1}
