@@ -163,7 +163,8 @@ def overview(results: pd.DataFrame, measures: Sequence[str], sort_by: str) -> pd
     """A row a method: means over seeds in readers' units, with half the interval of each accuracy beside it.
 
     Args:
-        results: a row a method and seed, on one division of the images.
+        results: a row a method and seed, on one division of the images; with a column ``untrained``, the first
+            measure of each method's own untrained model, it is shown.
         measures: columns that are accuracies, fractions; shown in percent.
         sort_by: a column of the table; accuracies are sorted downwards, all else upwards.
     """
@@ -174,6 +175,8 @@ def overview(results: pd.DataFrame, measures: Sequence[str], sort_by: str) -> pd
         intervals = {method: cells.mean(method=method).estimate.interval() for method in cells.levels("method")}
         table[name] = 100 * means[name]
         table[f"± {name}"] = pd.Series({method: 50 * (high - low) for method, (low, high) in intervals.items()})
+    if "untrained" in means:
+        table["untrained"] = 100 * means["untrained"]
     for column, (name, unit) in UNITS.items():
         if column in means:
             table[name] = means[column] / unit

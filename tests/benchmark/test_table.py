@@ -191,6 +191,9 @@ def test_the_overview_has_readers_units_and_is_sorted():
     half = 2.776445 * values.std() / 5**0.5  # Student's t, four degrees of freedom
     assert found["± probe"].iloc[0] == pytest.approx(100 * half, rel=1e-5)
     assert found["memory, MB"].tolist() == [50, 50]
+    beside = overview(frame.assign(untrained=0.125), ["probe"], "probe")
+    assert beside["untrained"].tolist() == [12.5, 12.5]
+    assert beside.drop(columns="untrained").equals(found)
     assert overview(frame, ["probe"], "± probe")["± probe"].is_monotonic_increasing
     with pytest.raises(SettingError, match="sort_by='price' cannot be used"):
         overview(frame, ["probe"], "price")
