@@ -7,8 +7,8 @@ on the learning rate is tuned, see :func:`chosen_rates`.
 
 What cannot be equal: of MFCL, the client module has the norm that its name says and no shortcuts, so it starts from
 another untrained model; its passes are shared out between the two phases; a factor on the rate is one on that of the
-second. In layer-wise training a pass
-goes through the layers of its stage. Averaged methods take a batch from each client, split ones a batch of all.
+second. In layer-wise training a pass goes through the layers of its stage. Averaged methods take a batch from each
+client, split ones a batch of all.
 
 A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``docs/how_to.md``.
 """
@@ -236,8 +236,7 @@ METHODS: dict[str, Method] = {
     "MOON": _supervised("MOON"),
 }
 
-
-_BUILT_IN = dict(METHODS)
+_BUILT_IN = dict(METHODS)  # which a file of yours may not replace
 
 
 def methods_of(names: Sequence[str] = (), own: str | Path = "") -> dict[str, Method]:
@@ -331,12 +330,7 @@ def chosen_rates(tuning: pd.DataFrame) -> dict[str, float]:
     return {method: means[method].idxmax() for method in dict.fromkeys(tuning["method"])}
 
 
-EVALUATIONS = {  # by name, the column of its summary
-    "linear probe": "linear_probe_accuracy",
-    "few labels": "linear_probe_accuracy",
-    "kNN": "knn_accuracy",
-    "fine-tuning": "fine_tune_accuracy",
-}
+EVALUATIONS = ("linear probe", "few labels", "kNN", "fine-tuning")
 
 
 def evaluation(problem: Problem, training: TrainingSettings, name: str) -> TransferSettings:

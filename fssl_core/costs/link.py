@@ -111,8 +111,8 @@ def _without_stragglers(traffic: pd.DataFrame, link: Link, round_trips: int) -> 
         torch.tensor(table[columns[way]].to_numpy(dtype=float).sum(1)).view(len(by_epoch), clients)
         for way in DIRECTIONS
     )
-    waiting = 2 * link.latency * round_trips * (up + down).any(1).double()
-    return list(by_epoch), 8 / MEGABIT * (up / link.up + down / link.down), waiting
+    transfers = 8 / MEGABIT * (up / link.up + down / link.down)
+    return list(by_epoch), transfers, 2 * link.latency * round_trips * transfers.any(1).double()
 
 
 def _with_stragglers(epochs: list[int], transfers: Tensor, link: Link) -> Tensor:

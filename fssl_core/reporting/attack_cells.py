@@ -36,12 +36,15 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         four measures of the mean of a decoder's own images as the guess for every image, in all rows of the same
         system and seed.
     """
-    rows, guesses = [], []
+    rows: list[dict[str, object]] = []
+    guesses: dict[tuple[str, int], dict[str, float]] = {}  # by system and seed, whose decoders have the same images
     for settings in attacks:
         run = Run(settings)
         if isinstance(settings, InversionSettings):
             measured = run.table("attack").to_dict("records")
-            guesses += _mean_image(settings)
+            new = {(system, settings.seed) for system, _ in _targets(settings)} - guesses.keys()
+            if new:
+                guesses |= dict.fromkeys(new, _mean_image(settings))
         else:
             measured = [run.summary]
         kept = run.tensors("reconstructions")
@@ -63,8 +66,8 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
     cells = pd.DataFrame(rows).astype({"representation_error": float})
     if not guesses:
         return cells
-    # Decoders of one system and seed, as of MFCL with several norms, have the same images.
-    return cells.merge(pd.DataFrame(guesses).drop_duplicates(["system", "seed"]), on=["system", "seed"], how="left")
+    beside = pd.DataFrame(guesses.values(), index=pd.MultiIndex.from_tuples(guesses, names=["system", "seed"]))
+    return cells.join(beside, on=beside.index.names)
 
 
 def attack_pictures(
@@ -110,13 +113,11 @@ def _name(settings: Attack) -> str:
     return "search" if settings.collusion else "search, model unknown"
 
 
-def _mean_image(settings: InversionSettings) -> list[dict[str, object]]:
-    """How good the mean of the attacker's images is as the guess for every image; a row for each system."""
+def _mean_image(settings: InversionSettings) -> dict[str, float]:
+    """How good the mean of the attacker's images is as the guess for every image."""
     attacker_images, attacked_images = (
         images / 255 for images in settings.choose_images(settings.targets[0].load_data())
     )
     guess = attacker_images.mean(0).expand(attacked_images.shape)
     measured = quality(guess, attacked_images) | {"explained": explained(guess, attacked_images).mean().item()}
-    values = {f"mean_image_{name}": measured[name] for name in (*MEASURES, "explained")}
-    systems = dict.fromkeys(system for system, _ in _targets(settings))
-    return [{"system": system, "seed": settings.seed, **values} for system in systems]
+    return {f"mean_image_{name}": measured[name] for name in (*MEASURES, "explained")}
