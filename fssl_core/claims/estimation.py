@@ -216,7 +216,7 @@ class _Gate:
             if np.isnan(low):
                 return "one seed does not show whether the models learned"
             if low <= 0:
-                return f"{self.names[cell]} did not learn"
+                return f"{self.names[cell]} is not shown to have learned"
         return ""
 
 
@@ -231,7 +231,7 @@ class Cells:
         label: what all values have in common, for readers: ``"linear probe"``.
         exact: nothing varies between seeds: printed cells, counts, closed forms.
         accuracy: column with the models' accuracy (a fraction), which stands beside the columns ``untrained`` and
-            ``chance`` (fractions): cells whose models did not learn, or of which that is not recorded, decide nothing.
+            ``chance`` (fractions): cells whose models are not shown to have learned decide nothing.
             None: no model is trained.
         failing: methods of which the claim says that they fail, so that they need not have learned.
         strata: columns of ``by`` whose levels vary unequally between seeds.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -224,17 +225,17 @@ _OURS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
 def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     """What a verdict says of our evidence, with the printed value of the same quantity."""
     if isinstance(outcome, str):
-        deciding = printed.deciding() if printed else None
+        deciding = printed.deciding()[0] if printed else None
         return {
             "ours": "not run",
             "reason": outcome,
             "printed": deciding.estimate.value if deciding else None,
             "unit": deciding.unit if deciding else "",
         }
-    deciding = outcome.deciding()
-    low, high = deciding.estimate.interval()
+    deciding, level = outcome.deciding()
+    low, high = deciding.estimate.interval(level)
     printed_by_name = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
-    same = printed_by_name.get(deciding.name) or (printed.deciding() if printed else None)
+    same = printed_by_name.get(deciding.name) or (printed.deciding()[0] if printed else None)
     if same is not None and same.unit != deciding.unit:
         same = None
     answer = outcome.answer()
@@ -245,9 +246,10 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,
         "quantity": f"{deciding.name} ({deciding.label})" if deciding.label else deciding.name,
-        "estimate": deciding.estimate.value,
+        "estimate": None if isnan(deciding.estimate.value) else deciding.estimate.value,  # unknown
         "low": low,
         "high": high,
+        "level": level,
         "unit": deciding.unit,
         "above": deciding.low,
         "below": deciding.high,

@@ -14,7 +14,19 @@ import pandas as pd
 
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
-from fssl_core.claims.rules import Outcome, Statement, across, ahead, equivalent, every, fact, ordered, share, within
+from fssl_core.claims.rules import (
+    Outcome,
+    Statement,
+    across,
+    ahead,
+    equivalent,
+    every,
+    fact,
+    ordered,
+    share,
+    unknown,
+    within,
+)
 from fssl_core.costs.activations import client_memory
 from fssl_core.costs.layerwise import GB, build_encoder, resources
 from fssl_core.federation.schedule import Stage, schedule
@@ -426,23 +438,31 @@ def medical_resources(costs: Costs) -> Outcome:
 # --------------------------------------------------------------------------------------- table2: three SSL methods
 
 
+def _with_each(cells: Cells, rule: Callable[[str, Cells], Outcome]) -> Outcome:
+    """What a rule finds with each of the three SSL methods; one that was not run leaves open what holds of all."""
+    ran = [name for name in SSL if name in cells.levels("ssl_method")]
+    absent = [unknown(name) for name in SSL if name not in ran]
+    return every([*(rule(name, cells.where(ssl_method=name)) for name in ran), *(absent if ran else [])])
+
+
 @trained("lwfedssl-table2-lw-comparable", "table2", by=["ssl_method"])
 def layerwise_comparable(runs: Runs) -> Outcome:
-    cells = runs.mean()
-    return every(equivalent(cells.where(ssl_method=name), LAYERWISE, WHOLE, 3, each=["ssl_method"]) for name in SSL)
+    return _with_each(runs.mean(), lambda name, cells: equivalent(cells, LAYERWISE, WHOLE, 3, each=["ssl_method"]))
 
 
 @trained("lwfedssl-table2-prog-better", "table2", by=["ssl_method"])
 def progressive_better(runs: Runs) -> Outcome:
-    means, datasets = runs.mean(), [runs.on(name) for name in runs.rows["eval_dataset"].unique()]
-    parts = []
-    for name in SSL:
-        parts.append(ahead(means.where(ssl_method=name), PROGRESSIVE, WHOLE, each=["ssl_method"]))
-        if len(datasets) > 1:
-            cells = [part.where(ssl_method=name) for part in datasets]
-            wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
-            parts.append(share(wins, 0.75))
-    return every(parts)
+    datasets = [runs.on(name) for name in runs.rows["eval_dataset"].unique()]
+
+    def better(name: str, means: Cells) -> Outcome:
+        on_average = ahead(means, PROGRESSIVE, WHOLE, each=["ssl_method"])
+        if len(datasets) == 1:
+            return on_average
+        cells = [part.where(ssl_method=name) for part in datasets]
+        wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
+        return every([on_average, share(wins, 0.75)])
+
+    return _with_each(runs.mean(), better)
 
 
 @trained("lwfedssl-table2-pretraining-helps", "table2", by=["ssl_method"], failing=["Scratch"])
@@ -460,15 +480,15 @@ def pretraining_helps(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table2-centralized-upper", "table2", by=["ssl_method"])
 def centralised_upper(runs: Runs) -> Outcome:
-    means, parts = runs.mean(), []
-    for name in SSL:
-        cells = means.where(ssl_method=name)
+    def upper(_: str, cells: Cells) -> Outcome:
         _complete(cells, [CENTRAL, *ALL_THREE])
         rivals = [method for method in cells.levels("method") if method != CENTRAL]
-        parts.append(ahead(cells, CENTRAL, rivals, each=["ssl_method"]))
+        parts = [ahead(cells, CENTRAL, rivals, each=["ssl_method"])]
         if runs.size:
             parts.append(across(cells, "method", CENTRAL, PROGRESSIVE, low=-1.1, each=["ssl_method"]))
-    return every(parts)
+        return every(parts)
+
+    return _with_each(runs.mean(), upper)
 
 
 # ------------------------------------------------------------------- table3: depth of a stage, table4: ResNet, add-ons

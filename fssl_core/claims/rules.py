@@ -12,7 +12,7 @@ them (Bonferroni); of *any* the other way round; a number in between takes the s
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import Any
 
 from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity
@@ -63,25 +63,31 @@ class Statement:
     def leaves(self) -> list["Statement"]:
         return [self]
 
-    def deciding(self) -> "Statement":
-        return self
+    def deciding(self, level: float = LEVEL) -> "tuple[Statement, float]":
+        return self, level
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Some statements of which at least ``needed`` have to hold."""
+    """Statements that hold together where ``needed`` of them do, and do not where ``failing`` of them do not."""
 
     parts: tuple["Statement | Joined", ...]
     needed: int
+    failing: int
 
     def answer(self, level: float = LEVEL) -> Answer:
+        levels = self._levels(level)
+        if sum(part.answer(levels[True]) is True for part in self.parts) >= self.needed:
+            return True
+        failed = sum(part.answer(levels[False]) is False for part in self.parts)
+        return False if failed >= self.failing else None
+
+    def _levels(self, level: float) -> dict[Answer, float]:
+        """At which each part has to answer, for the whole to answer so at this level."""
         each = 1 - (1 - level) / len(self.parts)
         to_hold = level if self.needed == len(self.parts) else each
-        to_fail = level if self.needed == 1 else each
-        if sum(part.answer(to_hold) is True for part in self.parts) >= self.needed:
-            return True
-        failed = sum(part.answer(to_fail) is False for part in self.parts)
-        return False if len(self.parts) - failed < self.needed else None
+        to_fail = level if self.failing == len(self.parts) else each
+        return {True: to_hold, False: to_fail, None: level}
 
     def slack(self) -> float:
         return sorted((part.slack() for part in self.parts), reverse=True)[self.needed - 1]
@@ -89,14 +95,22 @@ class Joined:
     def leaves(self) -> list[Statement]:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
-    def deciding(self) -> Statement:
-        """The statement on which the answer hangs: the weakest of those that must hold."""
-        answer = self.answer()
-        of_it = [part for part in self.parts if part.answer() is answer] or list(self.parts)
+    def deciding(self, level: float = LEVEL) -> tuple[Statement, float]:
+        """The statement on which the answer hangs, the weakest of those that must hold; and its level."""
+        answer = self.answer(level)
+        at = self._levels(level)[answer]
+        of_it = [part for part in self.parts if part.answer(at) is answer] or list(self.parts)
         if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
             of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
-        return sorted(of_it, key=lambda part: part.slack())[0 if weakest_first else -1].deciding()
+        found = min(of_it, key=_rounded_slack) if weakest_first else max(of_it, key=_rounded_slack)
+        return found.deciding(at)
+
+
+def _rounded_slack(part: "Statement | Joined") -> float:
+    """Equal for equal numbers, whose last bits are the machine's; what is unknown decides last."""
+    slack = part.slack()
+    return inf if isnan(slack) else float(f"{slack:.9g}")
 
 
 Outcome = Statement | Joined
@@ -114,7 +128,18 @@ def every(parts: Iterable[Outcome]) -> Outcome:
 def any_of(parts: Iterable[Outcome]) -> Outcome:
     """At least one of them holds."""
     parts = tuple(parts)
-    return parts[0] if len(parts) == 1 else Joined(parts, 1)
+    return parts[0] if len(parts) == 1 else Joined(parts, 1, len(parts))
+
+
+def agreed(parts: Iterable[Outcome]) -> Outcome:
+    """Measures of one thing: it holds where by all of them, and does not where by none of them."""
+    parts = tuple(parts)
+    return Joined(parts, len(parts), len(parts))
+
+
+def unknown(what: str) -> Statement:
+    """A part of a claim for which nothing was run: with it the whole can fail, and not hold."""
+    return Statement(what, Estimate(nan, nan), doubt=f"needs {what}")
 
 
 def share(parts: Iterable[Outcome], least: float) -> Outcome:
@@ -122,7 +147,8 @@ def share(parts: Iterable[Outcome], least: float) -> Outcome:
     parts = tuple(parts)
     if not parts:
         raise NotRun("nothing to compare")
-    return parts[0] if len(parts) == 1 else Joined(parts, max(1, -int(-least * len(parts) // 1)))
+    needed = max(1, -int(-least * len(parts) // 1))
+    return parts[0] if len(parts) == 1 else Joined(parts, needed, len(parts) - needed + 1)
 
 
 # ------------------------------------------------------------------------------------------------------- comparators

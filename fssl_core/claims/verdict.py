@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from fssl_core.claims.estimation import LEVEL
+
 OURS = ("reproduced", "contradicted", "inconclusive", "not run")
 EVIDENCE = ("exact", "trained")
 AS_PRINTED = "as printed"  # the reading of a claim whose words leave only one
@@ -24,8 +26,9 @@ class Verdict:
         evidence: ``"exact"`` (closed forms, counts, toys, untrained models) or ``"trained"``.
         profile, data: of the results; empty where nothing is recorded.
         seeds: the fewest behind a mean of the deciding quantity; 0 where nothing is repeated.
-        quantity, estimate, low, high, unit: the deciding quantity with its interval of 95 percent, which is the number
-            itself where evidence is exact; None without one.
+        quantity, estimate, low, high, unit: the deciding quantity with its interval, which is the number itself where
+            evidence is exact; None without one.
+        level: of the interval: 0.95, or more where the quantity is one of several and each could decide.
         above, below: where the claim wants the quantity.
         printed: the same quantity, or the deciding one, on the paper's printed numbers; None where it prints none.
         reading: how the paper is read, where its words leave two ways.
@@ -46,6 +49,7 @@ class Verdict:
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
+    level: float = LEVEL
     unit: str = ""
     above: float | None = None
     below: float | None = None
@@ -75,11 +79,12 @@ def shown(value: float, unit: str) -> str:
 
 
 def number_with_interval(verdict: Verdict) -> str:
-    """``"+1.20 points [+0.40, +2.00]"``; the number alone where there is no interval."""
+    """``"+1.20 points [+0.40, +2.00]"``, the level where it is not 95 %; the number alone without an interval."""
     text, low, high = shown(verdict.estimate, verdict.unit), verdict.low, verdict.high
     if low is not None and high is not None and isfinite(low) and low < high:
         form = "+.2f" if verdict.unit == "points" else ".4g"
-        text += f" [{low:{form}}, {high:{form}}]"
+        level = "" if verdict.level == LEVEL else f" at {100 * verdict.level:.4g} %"
+        text += f" [{low:{form}}, {high:{form}}{level}]"
     return text
 
 

@@ -38,6 +38,7 @@ from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.modular import ModularSettings
 from fssl_core.training.resistance import ResistanceSettings
 
+_counts: dict[tuple, int] = {}  # of images with labels
 DOUBLE_BACKWARD = 3  # passes of a gradient that is matched, beside its own
 
 
@@ -65,6 +66,14 @@ def _evaluated(s: DownstreamSettings, source: Dataset) -> Dataset:
     return without_values(load_dataset(s.dataset, image_size=source.image_size, train_images=s.train_images))
 
 
+def _labelled(s: DownstreamSettings, data: Dataset) -> int:
+    """Images with labels: which ones the seed decides, and not how many."""
+    key = (type(s), data.name, len(data.train), s.label_fraction)
+    if key not in _counts:
+        _counts[key] = len(s.labelled_images(data))
+    return _counts[key]
+
+
 @work_of.register
 def _downstream(s: DownstreamSettings) -> Work:
     source = _source(s.pretraining)
@@ -77,7 +86,7 @@ def _downstream(s: DownstreamSettings) -> Work:
         return unpooled(backbone) if maps else backbone
 
     backbone = counted(source, f"backbone {maps}", lambda: (seen(), _shape(data)))
-    train, test, classes = len(s.labelled_images(other)), len(other.test), len(other.classes)
+    train, test, classes = _labelled(s, other), len(other.test), len(other.classes)
     width = prod(backbone.shape)
     flops, steps = 0.0, 0
     if isinstance(s, ProbeSettings):
@@ -127,7 +136,7 @@ def _fine_tuning(s: FineTuneSettings) -> Work:
     backbone = counted(source, "backbone False", lambda: (source.backbone(built(source, data)), _shape(data)))
     classes = len(other.classes)
     head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
-    model, train, test = backbone + head, len(s.labelled_images(other)), len(other.test)
+    model, train, test = backbone + head, _labelled(s, other), len(other.test)
     saved = min(s.batch, train) * model.saved_bytes * (0.5 if s.precision == "bfloat16" else 1.0)
     return Work(
         training=s.epochs * train * model.trained,

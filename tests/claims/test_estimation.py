@@ -180,8 +180,8 @@ def learned(above: float, seeds: int = 3, **columns):
     [
         (learned(0.2, untrained=0.5, chance=0.1), ""),
         (learned(0.2, untrained=0.1, chance=0.5), ""),
-        (learned(0.0, untrained=0.5, chance=0.1), "a did not learn"),
-        (learned(0.0, untrained=0.1, chance=0.5), "a did not learn"),
+        (learned(0.0, untrained=0.5, chance=0.1), "a is not shown to have learned"),
+        (learned(0.0, untrained=0.1, chance=0.5), "a is not shown to have learned"),
         (learned(0.2, untrained=0.5, chance=0.1, seeds=1), "one seed does not show whether the models learned"),
         (learned(0.2), "no untrained model is recorded beside these"),
         (learned(0.2, untrained=0.5), "no untrained model is recorded beside these"),

@@ -221,6 +221,8 @@ def of_runs(values: dict[tuple[str, str], float], column: str, seeds: int = 3, a
         (*key, seed, value + 0.01 * rng.standard_normal()) for key, value in values.items() for seed in range(seeds)
     ]
     frame = pd.DataFrame(rows, columns=["method", "ssl_method", "seed", column])
+    if column == "path_ratio":  # measured in a plane, and whole
+        frame["full_path_ratio"] = frame[column]
     learned = accuracy + 0.005 * rng.standard_normal(len(frame))
     return frame.assign(knn_accuracy=learned, untrained=0.3, chance=0.1)
 
@@ -242,6 +244,13 @@ def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_m
     assert answer(name, results(better, seeds=1)) == "inconclusive"
     assert answer(name, results(better, accuracy=0.3)) == "inconclusive"
     assert answer(name, results(better)[lambda rows: rows["method"] == "FedAvg"]) == "not run"
+
+
+def test_a_path_is_shorter_where_it_is_in_the_plane_and_as_a_whole():
+    name = "fig2-shorter-path-simclr"
+    rows = of_runs({("FedAvg", "SimCLR"): 1.5, ("L-DAWA", "SimCLR"): 1.2}, "path_ratio")
+    assert answer(name, rows) == "reproduced"
+    assert answer(name, rows.assign(full_path_ratio=3 - rows["path_ratio"])) == "inconclusive"
 
 
 def curves(

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fssl_core.claims.estimation import Cells, Estimate, NotRun
+from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun
 from fssl_core.claims.rules import (
     Joined,
     Statement,
     across,
+    agreed,
     ahead,
     any_of,
     best,
@@ -19,6 +20,7 @@ from fssl_core.claims.rules import (
     fact,
     ordered,
     share,
+    unknown,
 )
 
 INF = float("inf")
@@ -55,7 +57,21 @@ OPEN = Statement("open", Estimate(0.0, 1.0), 0.0)
 def test_joined_answers_are_those_of_every_way_the_open_ones_may_turn_out(parts, needed):
     worlds = product(*([True, False] if part is OPEN else [part is YES] for part in parts))
     answers = {sum(world) >= needed for world in worlds}
-    assert Joined(parts, needed).answer() is (answers.pop() if len(answers) == 1 else None)
+    assert Joined(parts, needed, failing=4 - needed).answer() is (answers.pop() if len(answers) == 1 else None)
+
+
+@pytest.mark.parametrize("parts", list(product([YES, NO, OPEN], repeat=3)))
+def test_measures_agree_or_nothing_is_decided(parts):
+    answers = {part.answer() for part in parts}
+    assert agreed(parts).answer() is (answers.pop() if len(answers) == 1 else None)
+
+
+def test_what_is_unknown_leaves_open_what_does_not_fail():
+    assert every([YES, unknown("more")]).answer() is None
+    assert every([YES, unknown("more")]).deciding()[0].doubt == "needs more"
+    assert every([unknown("more"), OPEN]).deciding()[0] is OPEN
+    assert every([unknown("more"), NO]).answer() is False
+    assert any_of([unknown("more"), YES]).answer() is True
 
 
 def test_a_share_is_rounded_up():
@@ -81,10 +97,29 @@ def test_many_statements_are_answered_wrongly_no_more_often_than_one(join, bound
 
 def test_what_decides_is_the_weakest_of_those_that_must_hold():
     strong, weak = (Statement(name, Estimate(value, 1.0), 0.0) for name, value in (("strong", 9), ("weak", 3)))
-    assert every([strong, weak]).deciding() is weak
-    assert any_of([strong, weak]).deciding() is strong
-    assert every([strong, NO, weak]).deciding() is NO
-    assert every([any_of([strong, weak]), OPEN]).deciding() is OPEN
+    assert every([strong, weak]).deciding()[0] is weak
+    assert any_of([strong, weak]).deciding()[0] is strong
+    assert every([strong, NO, weak]).deciding()[0] is NO
+    assert every([any_of([strong, weak]), OPEN]).deciding()[0] is OPEN
+
+
+def test_what_decides_is_the_first_of_those_that_are_equally_weak():
+    """Machines sum in different orders, so the last bits of equal numbers differ."""
+    one, other = (Statement(name, Estimate(value, 0.1), 0.0) for name, value in (("one", 0.3), ("other", 0.1 + 0.2)))
+    assert one.slack() != other.slack()
+    for parts in ([one, other], [other, one]):
+        assert every(parts).deciding()[0] is any_of(parts).deciding()[0] is parts[0]
+
+
+def test_an_interval_is_shown_at_the_level_at_which_it_decides():
+    """One of several that must all hold fails at the level for all of them, alone at the usual one."""
+    fails = Statement("fails", Estimate(-4.0, 1.0), 0.0)
+    assert fails.deciding() == (fails, LEVEL)
+    assert every([YES, YES, YES, fails]).deciding() == (fails, pytest.approx(1 - (1 - LEVEL) / 4))
+    assert every([YES, Statement("holds", Estimate(4.0, 1.0), 0.0)]).deciding()[1] == LEVEL
+    nested = every([YES, any_of([fails, NO])])
+    assert nested.answer() is False
+    assert nested.deciding()[1] == pytest.approx(1 - (1 - LEVEL) / 2)
 
 
 METHODS, SETS, LEVELS = ["a", "b", "c"], ["x", "y"], [1, 2, 4]

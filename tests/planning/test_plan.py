@@ -179,6 +179,25 @@ def test_passes_are_those_of_the_counter_of_torch():
     assert counted.shape == (5,)
 
 
+@pytest.mark.parametrize("norm", [torch.nn.BatchNorm2d(8), torch.nn.GroupNorm(2, 8), torch.nn.LayerNorm([6, 6])])
+def test_what_a_normalisation_keeps_is_what_autograd_keeps(norm):
+    """It is not run on tensors without values: its outputs are made in their shapes."""
+    kept, own, images = {}, {p.untyped_storage().data_ptr() for p in norm.parameters()}, torch.randn(4, 8, 6, 6)
+
+    def pack(value):
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    own |= {buffer.untyped_storage().data_ptr() for buffer in norm.buffers()}
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        output = norm(images.requires_grad_())
+    held = sum(size for pointer, size in kept.items() if pointer not in own)
+    counted = passes(norm, (8, 6, 6))
+    assert counted.shape == output.shape[1:]
+    assert counted.saved_bytes == held / len(images)
+    assert counted.forward == 0
+
+
 def test_outlines_have_the_published_numbers(tmp_path, monkeypatch):
     monkeypatch.setenv("FSSL_DATA", str(tmp_path))
     with outlines_only():
