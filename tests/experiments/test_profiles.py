@@ -102,7 +102,7 @@ def test_a_workstation_trains_a_narrow_network_of_the_papers_on_few_real_images(
         lwfedssl_settings("workstation", method="FedMoCoV3", ssl_method="MoCoV3"),
     ]
     assert {(run.dataset, run.train_images) for run in runs} == {("cifar10", 10_000)}
-    assert [run.architecture for run in runs] == [*["resnet18"] * 4, "vit-tiny"]
+    assert [run.architecture for run in runs] == [*["resnet18"] * 4, "vit6"]
     assert [run.width for run in runs] == [*[16] * 4, 32]
     bfloat16 = [run.precision for run in [*runs, of_mfcl] if run is not of_mfcl.phase1]
     assert {*bfloat16} == {"bfloat16"}  # of the machine nothing: a run is the same run everywhere

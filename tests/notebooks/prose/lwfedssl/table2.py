@@ -1,6 +1,6 @@
 from fssl_core.experiments import lwfedssl_settings
 from fssl_core.papers.reference import paper_table, printed_cells
-from tests.notebooks.prose.recorded import accuracies, record
+from tests.notebooks.prose.recorded import accuracies, record, verdict
 
 
 def numbers():
@@ -31,7 +31,23 @@ def numbers():
         for profile in ("paper", "laptop")
     }
 
+    real = record("lwfedssl/table2", "workstation")
+    mean = 100 * real.groupby(["protocol", "method"]).accuracy.mean()
+    order = ["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]
+    learned = verdict("lwfedssl-table2-pretraining-helps", profile="workstation")
+    near, better = (
+        verdict(f"lwfedssl-table2-{name}", profile="workstation") for name in ("lw-comparable", "prog-better")
+    )
     return {
+        "at 39.4 %, progressive training at 38.3, layer-wise training at 35.3 and *Scratch* at 30.9": [
+            mean["fine-tuning", name] for name in (*order, "Scratch")
+        ],
+        "4.4 points (3.7 to 5.2)": (learned.estimate, learned.low, learned.high),
+        "4.0 behind, with an interval of 3.0 to 5.0": (-near.estimate, -near.high, -near.low),
+        "1.0 behind, 0.1 to 2.0": (-better.estimate, -better.high, -better.low),
+        "39.3, 37.6 and 32.9 %": [mean["linear probe", name] for name in order],
+        "untrained encoder at 30.2": 100 * real[real.protocol == "linear probe"].untrained.mean(),
+        "at a rate of 0.001": lwfedssl_settings("workstation", method="FedSimCLR", ssl_method="SimCLR").learning_rate,
         "by 4.0 points (SimCLR": over_end_to_end("Prog-FedSSL", "SimCLR"),
         "and 10.0 (MoCoV3": over_end_to_end("Prog-FedSSL", "MoCoV3"),
         "behind it by 6.9 and 5.2": [-over_end_to_end("LW-FedSSL", ssl) for ssl in ("SimCLR", "MoCoV3")],
