@@ -224,18 +224,18 @@ _OURS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
 
 def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     """What a verdict says of our evidence, with the printed value of the same quantity."""
+    printed_deciding = printed.deciding()[0] if printed else None
     if isinstance(outcome, str):
-        deciding = printed.deciding()[0] if printed else None
         return {
             "ours": "not run",
             "reason": outcome,
-            "printed": deciding.estimate.value if deciding else None,
-            "unit": deciding.unit if deciding else "",
+            "printed": printed_deciding.estimate.value if printed_deciding else None,
+            "unit": printed_deciding.unit if printed_deciding else "",
         }
     deciding, level = outcome.deciding()
     low, high = deciding.estimate.interval(level)
     printed_by_name = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
-    same = printed_by_name.get(deciding.name) or (printed.deciding()[0] if printed else None)
+    same = printed_by_name.get(deciding.name) or printed_deciding
     if same is not None and same.unit != deciding.unit:
         same = None
     answer = outcome.answer()

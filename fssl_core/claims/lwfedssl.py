@@ -438,27 +438,27 @@ def medical_resources(costs: Costs) -> Outcome:
 # --------------------------------------------------------------------------------------- table2: three SSL methods
 
 
-def _with_each(cells: Cells, rule: Callable[[str, Cells], Outcome]) -> Outcome:
+def _with_each(cells: Cells, rule: Callable[[Cells], Outcome]) -> Outcome:
     """What a rule finds with each of the three SSL methods; one that was not run leaves open what holds of all."""
     ran = [name for name in SSL if name in cells.levels("ssl_method")]
     absent = [unknown(name) for name in SSL if name not in ran]
-    return every([*(rule(name, cells.where(ssl_method=name)) for name in ran), *(absent if ran else [])])
+    return every([*(rule(cells.where(ssl_method=name)) for name in ran), *(absent if ran else [])])
 
 
 @trained("lwfedssl-table2-lw-comparable", "table2", by=["ssl_method"])
 def layerwise_comparable(runs: Runs) -> Outcome:
-    return _with_each(runs.mean(), lambda name, cells: equivalent(cells, LAYERWISE, WHOLE, 3, each=["ssl_method"]))
+    return _with_each(runs.mean(), lambda cells: equivalent(cells, LAYERWISE, WHOLE, 3, each=["ssl_method"]))
 
 
 @trained("lwfedssl-table2-prog-better", "table2", by=["ssl_method"])
 def progressive_better(runs: Runs) -> Outcome:
     datasets = [runs.on(name) for name in runs.rows["eval_dataset"].unique()]
 
-    def better(name: str, means: Cells) -> Outcome:
+    def better(means: Cells) -> Outcome:
         on_average = ahead(means, PROGRESSIVE, WHOLE, each=["ssl_method"])
         if len(datasets) == 1:
             return on_average
-        cells = [part.where(ssl_method=name) for part in datasets]
+        cells = [part.where(ssl_method=means.levels("ssl_method")) for part in datasets]
         wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
         return every([on_average, share(wins, 0.75)])
 
@@ -480,7 +480,7 @@ def pretraining_helps(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table2-centralized-upper", "table2", by=["ssl_method"])
 def centralised_upper(runs: Runs) -> Outcome:
-    def upper(_: str, cells: Cells) -> Outcome:
+    def upper(cells: Cells) -> Outcome:
         _complete(cells, [CENTRAL, *ALL_THREE])
         rivals = [method for method in cells.levels("method") if method != CENTRAL]
         parts = [ahead(cells, CENTRAL, rivals, each=["ssl_method"])]

@@ -182,13 +182,13 @@ def test_passes_are_those_of_the_counter_of_torch():
 @pytest.mark.parametrize("norm", [torch.nn.BatchNorm2d(8), torch.nn.GroupNorm(2, 8), torch.nn.LayerNorm([6, 6])])
 def test_what_a_normalisation_keeps_is_what_autograd_keeps(norm):
     """It is not run on tensors without values: its outputs are made in their shapes."""
-    kept, own, images = {}, {p.untyped_storage().data_ptr() for p in norm.parameters()}, torch.randn(4, 8, 6, 6)
+    own = {value.untyped_storage().data_ptr() for value in (*norm.parameters(), *norm.buffers())}
+    kept, images = {}, torch.randn(4, 8, 6, 6)
 
     def pack(value):
         kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
         return value
 
-    own |= {buffer.untyped_storage().data_ptr() for buffer in norm.buffers()}
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
         output = norm(images.requires_grad_())
     held = sum(size for pointer, size in kept.items() if pointer not in own)
