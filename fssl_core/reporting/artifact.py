@@ -4,6 +4,7 @@ What a notebook saves is yours and goes to ``build/figures``. The reference reco
 ``fssl record`` alone, which runs the notebooks as they are stored; tables show them beside yours.
 """
 
+import io
 import json
 import platform
 import re
@@ -99,9 +100,11 @@ class Artifact:
     def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
         """The artifact's claims judged on ``results``, as :func:`fssl_core.claims.verdict.table` shows verdicts.
 
-        Where parameters were changed, the profile is marked: the verdict is about another experiment than its own.
+        They are judged as a record gives them back, rounded and with gaps for empty words: the verdict in a notebook
+        is that on its record. Where parameters were changed, the profile is marked: the verdict is about another
+        experiment than its own.
         """
-        claims = table(check_claims(self.id, results, self.profile))
+        claims = table(check_claims(self.id, pd.read_csv(io.StringIO(_csv(results))), self.profile))
         return claims.assign(profile=f"{self.profile}, changed") if self.changed else claims
 
     def save(
@@ -164,7 +167,7 @@ class Artifact:
         with atomic_write(self._path("png")) as file:
             figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
         with atomic_write(self._path("csv"), "w") as file:
-            results.to_csv(file, index=False, lineterminator="\n", float_format="%.7g")
+            file.write(_csv(results))
         self._saved = record
         self._write_record()
         print(f"Saved: {shown_path(self._path('png').with_suffix(''))}.{{png,csv,json}}")
@@ -211,6 +214,11 @@ class Artifact:
             if record := about_record(self.id, profile):
                 return profile, record
         return "", {}
+
+
+def _csv(results: pd.DataFrame) -> str:
+    """Results as a record has them: seven digits, and nothing where a value is missing or an empty word."""
+    return results.to_csv(index=False, lineterminator="\n", float_format="%.7g")
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:

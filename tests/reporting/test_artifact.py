@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from fssl_core.claims.judge import check_claims
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.provenance import cpu_name
+from fssl_core.papers.records import recorded_results
 from fssl_core.reporting.artifact import Artifact
 
 RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]} | {"seed": 0})
@@ -117,6 +119,15 @@ def test_check_claims_is_that_of_the_artifact_and_profile():
     assert table["profile"].tolist() == ["smoke"]
     changed = Artifact("monacosfl/fig2", "smoke", {"layers": [1]}).check_claims(RESULTS)
     assert changed["profile"].tolist() == ["smoke, changed"]  # a claim judged on 200 images was once reported as `gpu`
+
+
+def test_a_notebook_has_the_verdicts_of_its_record():
+    """An empty word is a gap in a file: a notebook once said "not run" where its record has an answer."""
+    recorded = recorded_results("lwfedssl/table3", "laptop")
+    in_a_notebook = recorded.fillna({"same_run_as": ""})
+    table = Artifact("lwfedssl/table3", "laptop").check_claims(in_a_notebook)
+    assert table["ours"].tolist() == [verdict.ours for verdict in check_claims("lwfedssl/table3", recorded, "laptop")]
+    assert "not run" not in table["ours"].tolist()
 
 
 @pytest.mark.parametrize("id", ["fig6", "monaco/fig6", "monacosfl/", "monacosfl/../x", "monacosfl/Fig6"])
