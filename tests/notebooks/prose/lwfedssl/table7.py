@@ -1,4 +1,4 @@
-from tests.notebooks.prose.recorded import accuracies, kept, record, rows
+from tests.notebooks.prose.recorded import accuracies, kept, record, rows, verdict
 
 METHODS = ("FedSimCLR", "LW-FedSSL", "Prog-FedSSL")
 
@@ -17,11 +17,34 @@ def numbers():
     five_of_20 = rows(record("lwfedssl/fig6"), method="FedSimCLR").groupby("round").mean(numeric_only=True)
     assert 400 // 50 * 2 * 3 == 100 // 50 * 2 * 12 == 48  # steps after 3 rounds of 5 clients, and 12 of 20
 
+    real = record("lwfedssl/table7", "workstation")
+    means = (
+        100
+        * real.assign(participating=real.participating.fillna(0))
+        .groupby(["protocol", "participating", "method"])
+        .accuracy.mean()
+    )
+    tuned, probe = means["fine-tuning"], means["linear probe"]
+    ahead = verdict("lwfedssl-table7-partial-participation", profile="workstation")
+    behind = {(part, name): tuned[part, "FedSimCLR"] - tuned[part, name] for part in (0, 5, 10) for name in METHODS}
+
     def seed_0(protocol, participating):
         where = {"protocol": protocol, "participating": participating}
         return [accuracies(ours, method=name, **where)[0] for name in METHODS]
 
     return {
+        "3.9 points behind end-to-end training with 5 of 20": behind[5, "LW-FedSSL"],
+        "an interval of 2.6 to 5.2": (-ahead.high, -ahead.low),
+        "and 3.6 with 10": behind[10, "LW-FedSSL"],
+        "progressive training is 1.0 and 0.7 behind": (behind[5, "Prog-FedSSL"], behind[10, "Prog-FedSSL"]),
+        "36.1, 34.5 and 31.9 % with 5 of 20": [probe[5, name] for name in ("FedSimCLR", "Prog-FedSSL", "LW-FedSSL")],
+        "*Scratch* is at 30.9 %": 100 * real[real.protocol == "fine-tuning"].untrained.mean(),
+        "an untrained encoder at 30.2": 100 * real[real.protocol == "linear probe"].untrained.mean(),
+        "the same, 4.0 and 1.0": (behind[0, "LW-FedSSL"], behind[0, "Prog-FedSSL"]),
+        "by more than 0.3 points": max(abs(tuned[10, name] - tuned[5, name]) for name in METHODS),
+        "2.5 points from 10 of 10 to 5 of 20, layer-wise 2.3, progressive 2.5": [
+            tuned[0, name] - tuned[5, name] for name in METHODS
+        ],
         "between -0.1 and +1.2": (-min(over_end_to_end), max(over_end_to_end)),
         "the loss is 3.6 with 5 clients": five.loss[3],
         "to 3.5 with 20": five_of_20.loss[12],
