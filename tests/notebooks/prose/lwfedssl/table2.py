@@ -1,6 +1,6 @@
 from fssl_core.experiments import lwfedssl_settings
 from fssl_core.papers.reference import paper_table, printed_cells
-from tests.notebooks.prose.recorded import accuracies, record, verdict
+from tests.notebooks.prose.recorded import accuracies, comparisons, record, verdict
 
 
 def numbers():
@@ -33,19 +33,23 @@ def numbers():
 
     real = record("lwfedssl/table2", "workstation")
     mean = 100 * real.groupby(["protocol", "method"]).accuracy.mean()
-    order = ["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]
-    learned = verdict("lwfedssl-table2-pretraining-helps", profile="workstation")
-    near, better = (
-        verdict(f"lwfedssl-table2-{name}", profile="workstation") for name in ("lw-comparable", "prog-better")
+    order = ["SimCLR", "FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]
+    learned, near, better = (
+        verdict(f"lwfedssl-table2-{name}", profile="workstation")
+        for name in ("pretraining-helps", "lw-comparable", "prog-better")
     )
+    upper, *_ = comparisons("lwfedssl-table2-centralized-upper", profile="workstation")
     return {
-        "at 39.4 %, progressive training at 38.3, layer-wise training at 35.3 and *Scratch* at 30.9": [
-            mean["fine-tuning", name] for name in (*order, "Scratch")
+        "training in one place is at 41.5 %": mean["fine-tuning", "SimCLR"],
+        "end-to-end training at 39.4, progressive training at 38.3, layer-wise training at 35.3": [
+            mean["fine-tuning", name] for name in order[1:]
         ],
-        "4.4 points (3.7 to 5.2)": (learned.estimate, learned.low, learned.high),
-        "4.0 behind, with an interval of 3.0 to 5.0": (-near.estimate, -near.high, -near.low),
-        "1.0 behind, 0.1 to 2.0": (-better.estimate, -better.high, -better.low),
-        "39.3, 37.6 and 32.9 %": [mean["linear probe", name] for name in order],
+        "and *Scratch* at 30.9": mean["fine-tuning", "Scratch"],
+        "4.4 points (3.0 to 5.8)": (learned.estimate, learned.low, learned.high),
+        "is 4.0 points behind end-to-end training, 2.6 to 5.4": (-near.estimate, -near.high, -near.low),
+        "1.0 behind, from 2.5 behind to 0.4 ahead": (-better.estimate, -better.low, better.high),
+        "2.2 points above end-to-end training (0.8 to 3.6)": (upper.value, *upper.interval()),
+        "45.8, 39.3, 37.6 and 32.9 %": [mean["linear probe", name] for name in order],
         "untrained encoder at 30.2": 100 * real[real.protocol == "linear probe"].untrained.mean(),
         "at a rate of 0.001": lwfedssl_settings("workstation", method="FedSimCLR", ssl_method="SimCLR").learning_rate,
         "by 4.0 points (SimCLR": over_end_to_end("Prog-FedSSL", "SimCLR"),
