@@ -13,6 +13,7 @@ _MODULES = {  # of each name
     "ldawa_probe": "profiles_ldawa",
     "ldawa_settings": "profiles_ldawa",
     "lwfedssl_evaluation": "profiles_lwfedssl",
+    "lwfedssl_evaluations": "profiles_lwfedssl",
     "lwfedssl_settings": "profiles_lwfedssl",
     "mfcl_rival_settings": "profiles_mfcl",
     "mfcl_settings": "profiles_mfcl",

@@ -1,5 +1,6 @@
 """LW-FedSSL's federations and their evaluation by profile; what one is: :mod:`fssl_core.experiments.profiles`."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fssl_core.errors import SettingError
@@ -142,3 +143,32 @@ def lwfedssl_evaluation(
     elif profile in ("workstation", "gpu") and protocol == "fine-tuning":
         chosen |= {"epochs": 20, "warmup_epochs": 5} | ({"label_fraction": 0.1} if profile == "workstation" else {})
     return PROTOCOLS[protocol](pretraining=pretraining, seed=pretraining.seed).changed(**(chosen | values))
+
+
+def lwfedssl_evaluations(
+    profile: str,
+    pretrainings: Iterable[LayerwiseSettings],
+    protocols: Sequence[str],
+    datasets: Sequence[str] = (),
+    **values: Any,
+) -> list[TransferSettings]:
+    """Each federation evaluated by each protocol on each data set: :func:`lwfedssl_evaluation`.
+
+    A federation's own set is evaluated as the federation has it, with as many images: naming it is no other evaluation.
+
+    Args:
+        profile: one of :data:`~fssl_core.paths.PROFILES`.
+        pretrainings: the federations.
+        protocols: keys of ``PROTOCOLS``.
+        datasets: names; empty: each federation's own.
+        **values: settings of all evaluations that replace the profile's.
+
+    Raises:
+        SettingError: as :func:`lwfedssl_evaluation`.
+    """
+    return [
+        lwfedssl_evaluation(profile, run, protocol=protocol, dataset=None if name == run.dataset else name, **values)
+        for run in pretrainings
+        for protocol in protocols
+        for name in datasets or [run.dataset]
+    ]

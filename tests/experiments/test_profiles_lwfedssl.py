@@ -1,7 +1,7 @@
 import pytest
 
 from fssl_core.errors import SettingError
-from fssl_core.experiments import lwfedssl_evaluation, lwfedssl_settings
+from fssl_core.experiments import lwfedssl_evaluation, lwfedssl_evaluations, lwfedssl_settings
 from fssl_core.experiments.profiles_lwfedssl import PROTOCOLS
 from fssl_core.paths import PROFILES
 
@@ -35,3 +35,18 @@ def test_a_protocol_is_one_of_those_there_are():
     with pytest.raises(SettingError, match="fine-tuning"):
         lwfedssl_evaluation("smoke", settings("smoke", "BYOL", "BYOL"), protocol="knn")
     assert set(PROTOCOLS) == {"fine-tuning", "linear probe"}
+
+
+def test_a_federation_named_with_its_own_data_set_is_evaluated_as_without():
+    """LW-FedSSL's Table 6 once named it, and would have fine-tuned on other images than the tables beside it."""
+    federations = [settings("smoke", method, "SimCLR") for method in ("LW-FedSSL", "FedSimCLR")]
+    own = [lwfedssl_evaluation("smoke", run, protocol=protocol) for run in federations for protocol in PROTOCOLS]
+    assert lwfedssl_evaluations("smoke", federations, [*PROTOCOLS]) == own
+    assert lwfedssl_evaluations("smoke", federations, [*PROTOCOLS], [federations[0].dataset]) == own
+
+    sets, scratch = [federations[0].dataset, "digits"], {"scratch": True}
+    both = lwfedssl_evaluations("smoke", federations, ["fine-tuning"], sets, **scratch)
+    assert [(one.pretraining, one.dataset) for one in both] == [
+        (run, name) for run in federations for name in (None, "digits")
+    ]
+    assert all(one.scratch for one in both)
