@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fssl_core.claims import judge
-from fssl_core.claims.estimation import Estimate
+from fssl_core.claims.estimation import LEVEL, Estimate
 from fssl_core.claims.verdict import Verdict
 from fssl_core.experiments.archive import opened
 from fssl_core.papers.records import about_record, recorded_results
@@ -53,9 +53,9 @@ def comparisons(id: str, reading: str | None = None, profile: str = "laptop") ->
     return [one.estimate for one in outcome.leaves()]
 
 
-def behind_by(difference: Estimate) -> tuple[float, float, float]:
+def behind_by(difference: Estimate, level: float = LEVEL) -> tuple[float, float, float]:
     """By how much the first of two compared is behind the second, with the interval."""
-    low, high = difference.interval()
+    low, high = difference.interval(level)
     return -difference.value, -high, -low
 
 
