@@ -97,14 +97,18 @@ class Joined:
 
     def deciding(self, level: float = LEVEL) -> tuple[Statement, float]:
         """The statement on which the answer hangs, the weakest of those that must hold; and its level."""
-        answer = self.answer(level)
-        at = self._levels(level)[answer]
-        of_it = [part for part in self.parts if part.answer(at) is answer] or list(self.parts)
+        answer, levels = self.answer(level), self._levels(level)
+        at = levels[answer]
+        if answer is None:  # also what is sure alone, where it is not sure enough for the whole
+            of_it = [part for part in self.parts if part.answer(levels[part.answer(level)]) is None]
+        else:
+            of_it = [part for part in self.parts if part.answer(at) is answer]
+        of_it = of_it or list(self.parts)  # none is open where measures disagree
         if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
             of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
         found = min(of_it, key=_rounded_slack) if weakest_first else max(of_it, key=_rounded_slack)
-        return found.deciding(at)
+        return found.deciding(levels[found.answer(level)] if answer is None else at)
 
 
 def _rounded_slack(part: "Statement | Joined") -> float:

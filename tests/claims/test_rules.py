@@ -122,6 +122,16 @@ def test_an_interval_is_shown_at_the_level_at_which_it_decides():
     assert nested.deciding()[1] == pytest.approx(1 - (1 - LEVEL) / 2)
 
 
+def test_what_is_sure_alone_and_not_for_the_whole_is_shown_at_the_level_that_the_whole_needs():
+    alone = Statement("alone", Estimate(-2.1, 1.0), 0.0)
+    assert alone.answer() is False
+    for undecided in (every([alone, unknown("more")]), every([alone, YES])):
+        assert undecided.answer() is None
+        shown, level = undecided.deciding()
+        assert (shown, level) == (alone, pytest.approx(1 - (1 - LEVEL) / 2))
+        assert shown.answer(level) is None
+
+
 METHODS, SETS, LEVELS = ["a", "b", "c"], ["x", "y"], [1, 2, 4]
 
 
