@@ -98,17 +98,17 @@ class Joined:
     def deciding(self, level: float = LEVEL) -> tuple[Statement, float]:
         """The statement on which the answer hangs, the weakest of those that must hold; and its level."""
         answer, levels = self.answer(level), self._levels(level)
-        at = levels[answer]
-        if answer is None:  # also what is sure alone, where it is not sure enough for the whole
-            of_it = [part for part in self.parts if part.answer(levels[part.answer(level)]) is None]
-        else:
-            of_it = [part for part in self.parts if part.answer(at) is answer]
-        of_it = of_it or list(self.parts)  # none is open where measures disagree
+
+        def at(part: Outcome) -> float:
+            return levels[part.answer(level) if answer is None else answer]
+
+        # Open is also what is sure alone and not at the level for the whole; where measures disagree nothing is.
+        of_it = [part for part in self.parts if part.answer(at(part)) is answer] or list(self.parts)
         if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
             of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
         found = min(of_it, key=_rounded_slack) if weakest_first else max(of_it, key=_rounded_slack)
-        return found.deciding(levels[found.answer(level)] if answer is None else at)
+        return found.deciding(at(found))
 
 
 def _rounded_slack(part: "Statement | Joined") -> float:

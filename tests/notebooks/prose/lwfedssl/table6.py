@@ -43,9 +43,7 @@ def numbers():
     }
     layerwise_probe = [value for (method, _), value in real_probe.items() if method == "LW-FedSSL"]
     lost = {add_on: real_probe["Prog-FedSSL", "none"] - real_probe["Prog-FedSSL", add_on] for _, add_on in real_probe}
-    without_lw, without_prog = (
-        one.interval() for one in comparisons("lwfedssl-table6-depth-dropout", profile="workstation")[:2]
-    )
+    dropped_lw, dropped_prog = comparisons("lwfedssl-table6-depth-dropout", profile="workstation")[:2]
     aligned = comparisons("lwfedssl-table6-alignment", profile="workstation")[:4]
     low, high = aligned[0].interval()
     real_rounds = rows(kept("lwfedssl", "LayerwiseSettings", profile="workstation"), clients=10, rounds=12, stages=None)
@@ -68,11 +66,11 @@ def numbers():
         for kind in ("layer-wise", "progressive")
     ]
     return {
-        "from 1.5 points below to 1.6 above": (-without_lw[0], without_lw[1]),
+        "from 1.5 points below to 1.6 above": (-dropped_lw.interval()[0], dropped_lw.interval()[1]),
         "takes 0.9 points from progressive training (2.4 below to 0.7 above)": (
-            -comparisons("lwfedssl-table6-depth-dropout", profile="workstation")[1].value,
-            -without_prog[0],
-            without_prog[1],
+            -dropped_prog.value,
+            -dropped_prog.interval()[0],
+            dropped_prog.interval()[1],
         ),
         "the 0.6 points that count": depth.below,
         "by −0.1 and −0.2 points": (-aligned[0].value, -aligned[2].value),
