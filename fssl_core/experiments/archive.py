@@ -1,37 +1,43 @@
 """Finished runs in one file, to hand on: settings, tables, summaries, provenance, and models where they are asked for.
 
-The file is a ZIP archive of one member, which is a ZIP archive with a folder for each run, as the run store has it
-(:mod:`fssl_core.experiments.store`), so tables are CSV, all else is JSON, and models are tensors that load without
-running code. Runs are much alike, and the member is compressed as a whole: that takes half of what each file alone
-takes. What comes in is checked before it is kept: names, checksums, and that the settings are those that the folder is
-named after.
+The file is a ZIP archive of two members: a list of the runs' keys, and a ZIP archive with a folder for each run, as
+the run store has it (:mod:`fssl_core.experiments.store`), so tables are CSV, all else is JSON, and models are tensors
+that load without running code. Runs are much alike, and the second member is compressed as a whole: that takes half of
+what each file alone takes. What comes in is checked before it is kept: names, checksums, and that the settings are
+those that the folder is named after.
 
 Without models a run keeps a list of them in ``left_out.json``. Whoever asks for one later has the run computed again.
+
+Such files are kept with the project's records. A notebook that somebody steps through takes from them what it would
+compute, and says so. Elsewhere runs are computed, and a line says what is recorded. ``$FSSL_RECORDED`` decides
+otherwise: 1 takes, 0 computes, which is what `fssl reproduce` does.
 """
 
+import json
 import lzma
+import os
 import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fssl_core.data.datasets import data_digest
-from fssl_core.errors import FsslError
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.manifest import LAST, NAME, TENSORS, check_files, listed_files, read_json, without
 from fssl_core.experiments.store import Run, lock_of
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
-from fssl_core.notices import notice
-from fssl_core.paths import records_root, runs_root
+from fssl_core.notices import in_kernel, notice, say
+from fssl_core.paths import records_root, runs_root, shown_path
 from fssl_core.settings import Settings, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
-MEMBER = "runs.zip"
+KEYS, MEMBER = "keys.json", "runs.zip"
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit
 # What `zipfile` raises of a file that is none, or not as it was written.
 DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
@@ -76,8 +82,10 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
         member = zipfile.ZipInfo(MEMBER, EPOCH)
         # What makes tables small takes minutes for a gigabyte of tensors, and makes them no smaller.
         member.compress_type = zipfile.ZIP_DEFLATED if tensors else zipfile.ZIP_LZMA
-        with zipfile.ZipFile(file, "w") as outer, outer.open(member, "w", force_zip64=True) as target:
-            shutil.copyfileobj(whole, target)
+        with zipfile.ZipFile(file, "w") as outer:
+            outer.writestr(zipfile.ZipInfo(KEYS, EPOCH), json.dumps(sorted(finished)))
+            with outer.open(member, "w", force_zip64=True) as target:
+                shutil.copyfileobj(whole, target)
     return len(finished)
 
 
@@ -88,32 +96,56 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
     Raises:
         FsslError: the file is none of those, is damaged, or does not fit on the disk.
     """
+    with (
+        _outer(path) as outer,
+        full_disk_explained(folder),
+        tempfile.TemporaryFile(dir=folder) as whole,
+    ):
+        _check_space(path, outer.infolist(), folder)
+        with outer.open(MEMBER) as source:
+            shutil.copyfileobj(source, whole)
+        with zipfile.ZipFile(whole) as archive:
+            yield archive
+
+
+@contextmanager
+def _outer(path: Path) -> Iterator[zipfile.ZipFile]:
     refused = f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used."
     try:
-        with (
-            full_disk_explained(folder),
-            zipfile.ZipFile(path) as outer,
-            tempfile.TemporaryFile(dir=folder) as whole,
-        ):
+        with zipfile.ZipFile(path) as outer:
             members = outer.infolist()
-            if [member.filename for member in members] != [MEMBER] or members[0].compress_type not in METHODS:
+            known = [member.filename for member in members] == [KEYS, MEMBER]
+            if not known or {member.compress_type for member in members} - METHODS:
                 raise FsslError(refused)
-            _check_space(path, members, folder)
-            with outer.open(members[0]) as source:
-                shutil.copyfileobj(source, whole)
-            with zipfile.ZipFile(whole) as archive:
-                yield archive
+            yield outer
     except FileNotFoundError as error:
         raise FsslError(f"There is no file {path}.") from error
     except DAMAGED as error:
         raise FsslError(f"{refused} ({error})") from error
 
 
-def import_runs(path: Path) -> tuple[int, int]:
+def keys_of(path: Path) -> set[str]:
+    """The keys of the runs in a file of :func:`export_runs`.
+
+    Raises:
+        FsslError: the file is none of those, or is damaged.
+    """
+    with _outer(path) as outer:
+        if outer.getinfo(KEYS).file_size <= LARGEST_TEXT:
+            with suppress(ValueError, TypeError):
+                return set(json.loads(outer.read(KEYS)))
+    raise FsslError(f"{path} has no list of its runs, so nothing of it is used: get the file again.")
+
+
+def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[int, int]:
     """Put the runs of a file into the store, those that are not finished there already.
 
     A run that is there stays as it is; a line says so where it was made by another version of the code, or on other
     images, than the one that arrives. Whether a run can be used is asked when it is: else it is computed again.
+
+    Args:
+        path: the file.
+        wanted: by key, the runs to take, of this version of the code and of the images that are here; default: all.
 
     Returns:
         how many runs the file has, and how many of them are new here.
@@ -136,7 +168,8 @@ def import_runs(path: Path) -> tuple[int, int]:
                 raise FsslError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
             members[key][name] = info
         _check_space(path, archive.infolist(), root)
-        new = sum(_put(archive, path, key, files) for key, files in members.items())
+        asked = dict.fromkeys(members) if wanted is None else wanted
+        new = sum(_put(archive, path, key, files, asked[key]) for key, files in members.items() if key in asked)
     return len(members), new
 
 
@@ -145,14 +178,42 @@ def recorded_files() -> list[Path]:
     return sorted(records_root().glob("*/runs.*.zip"))
 
 
+def take_recorded(runs: Iterable[Run]) -> None:
+    """Put into the store what is kept of these runs with the project's records; or say that there is something.
+
+    Raises:
+        FsslError: such a file is damaged.
+        SettingError: ``$FSSL_RECORDED`` is neither 0 nor 1.
+    """
+    choice = os.environ.get("FSSL_RECORDED", "")
+    if choice not in ("", "0", "1"):
+        raise SettingError("FSSL_RECORDED", choice, "1 (take the runs that are kept with the records) or 0 (compute)")
+    if choice == "0":
+        return
+    missing = {run.settings.key: run for run in runs if not run.finished}
+    for path in recorded_files():
+        if not (kept := missing.keys() & keys_of(path)):
+            continue
+        if choice != "1" and not in_kernel():
+            say(f"{len(kept)} of these runs are recorded in {shown_path(path)}; FSSL_RECORDED=1 takes them from there.")
+            continue
+        _, new = import_runs(path, {key: missing[key] for key in kept})
+        if new:
+            say(f"{new} runs are those recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
+        if others := sum(not missing[key].finished for key in kept):
+            say(f"{others} runs recorded in {shown_path(path)} are of other images or other code, and are computed.")
+
+
 def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> None:
     """Refuse what does not fit: no more is unpacked than the sizes that members are said to have."""
     if (size := sum(member.file_size for member in members)) > (free := shutil.disk_usage(folder).free):
         raise FsslError(f"{path} takes {size:,} bytes in {folder}, where {free:,} are free; free some space.")
 
 
-def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipfile.ZipInfo]) -> bool:
-    """Make a run finished by the files of an archive, unless it is; whether it was made."""
+def _put(
+    archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipfile.ZipInfo], wanted: Run | None
+) -> bool:
+    """Make a run finished by the files of an archive, unless it is, or unlike the one wanted; whether it was made."""
     refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
@@ -173,6 +234,8 @@ def _put(archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipf
             raise refused from error
         if not (whole and _names(stored[SETTINGS], key)):
             raise refused
+        if wanted is not None and wanted.changes_since(stored[SETTINGS]):
+            return False
         move(arrived, folder, members)
     return True
 

@@ -284,7 +284,8 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, st
         ExitStack() as started,
         ThreadPoolExecutor(jobs) as pool,
     ):
-        variables = _environment(Path(folder), jobs) | dict(environment or {})
+        # Whoever reproduces wants runs computed, not those recorded; a variable that is set says otherwise.
+        variables = {"FSSL_RECORDED": "0"} | _environment(Path(folder), jobs) | dict(environment or {})
         variables |= started.enter_context(warm_python(variables))
         parts: queue.SimpleQueue = queue.SimpleQueue()
         for part in divided(jobs):

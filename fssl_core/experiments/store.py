@@ -178,7 +178,8 @@ class Run:
         with self.locked(wait=True):
             if (self.folder / LEFT_OUT).exists():  # else another process was faster
                 self._clear()
-        return run(self.settings, progress=False).tensors(name)
+        _compute([self], progress=False)  # not `run`, which may take it from the records once more
+        return self.tensors(name)
 
     @cached_property
     def _data(self) -> Mapping[str, str | None]:
@@ -331,6 +332,7 @@ def run(settings: Settings, *, progress: bool = True) -> Run:
     if dry_run.collected([settings]):
         return handle
     if not handle.finished:
+        _take_recorded([handle])
         _compute([handle], progress=progress)
     return handle
 
@@ -363,11 +365,19 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
     digests = _digests(handle.settings for handle in handles)  # once for all: a large folder takes a second
     runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
     if not all(handle.finished for handle in runs.values()):
+        _take_recorded(runs.values())
         _check_data(runs.values(), digests)
         _compute(list(runs.values()), progress=progress, workers=workers)
     elif runs and progress and in_kernel():
         tell(f"{plural(len(runs), 'run')}, stored already")  # else nobody knows why it took no time
     return pd.DataFrame([runs[handle.settings.key]._row() for handle in handles])
+
+
+def _take_recorded(runs: Iterable[Run]) -> None:
+    if active() is None:  # else a run asks for what it builds on, for its model most of the time
+        from fssl_core.experiments.archive import take_recorded  # which knows this module
+
+        take_recorded(runs)
 
 
 def _compute(runs: list[Run], *, progress: bool, workers: int | None = None) -> None:

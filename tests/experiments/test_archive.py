@@ -13,7 +13,7 @@ import torch
 
 from fssl_core.cli import main
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.archive import MEMBER, export_runs, import_runs, opened, recorded_files
+from fssl_core.experiments.archive import KEYS, MEMBER, export_runs, import_runs, keys_of, opened, recorded_files
 from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
 from fssl_core.experiments.store import Run, run, run_all
@@ -144,9 +144,16 @@ def rewritten(path, change, method=zipfile.ZIP_STORED):
     with zipfile.ZipFile(inner, "w", method) as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(MEMBER, inner.getvalue())
+    packed(path, inner.getvalue())
     return path
+
+
+def packed(path, content, method=zipfile.ZIP_STORED, keys=None):
+    """A file of runs, with the list that it has unless another one is given."""
+    keys = json.dumps(sorted(keys_of(path))) if keys is None else keys
+    with zipfile.ZipFile(path, "w", method) as outer:
+        outer.writestr(KEYS, keys, zipfile.ZIP_STORED)
+        outer.writestr(MEMBER, content)
 
 
 def other_settings(members):
@@ -192,8 +199,7 @@ def by_another_method(path):
     """The same content, which `zipfile` would unpack whatever size it turns out to have."""
     with zipfile.ZipFile(path) as outer:
         content = outer.read(MEMBER)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as outer:
-        outer.writestr(MEMBER, content)
+    packed(path, content, zipfile.ZIP_BZIP2)
 
 
 def compressed_within(path):
@@ -302,6 +308,92 @@ def test_a_file_larger_than_the_disk_is_refused_first(exported, stores, monkeypa
     with pytest.raises(FsslError, match="free some space"):
         import_runs(exported)
     assert not list(root.iterdir())
+
+
+@pytest.fixture
+def recorded(exported, stores, monkeypatch):
+    """The file as the project keeps it with its records, and an empty store."""
+    path = exported.parent / "figures" / "toy" / "runs.laptop.zip"
+    path.parent.mkdir(parents=True)
+    exported.rename(path)
+    monkeypatch.setattr("fssl_core.experiments.archive.records_root", lambda: exported.parent / "figures")
+    monkeypatch.delenv("FSSL_RECORDED", raising=False)
+    stores("second")
+    return path
+
+
+def taken():
+    """Which of the runs came without their models: those were not computed here."""
+    return [not list(Run(one).folder.glob("*.tensors")) for one in SETTINGS]
+
+
+def test_the_list_of_runs(exported):
+    assert keys_of(exported) == {one.key for one in SETTINGS[:2]}
+
+
+@pytest.mark.parametrize("keys", ["[", "3", "[[1], {}]"])
+def test_a_list_of_runs_that_is_none_is_refused(exported, keys):
+    with zipfile.ZipFile(exported) as outer:
+        content = outer.read(MEMBER)
+    packed(exported, content, keys=keys)
+    with pytest.raises(FsslError, match="get the file again"):
+        keys_of(exported)
+
+
+def test_a_notebook_takes_recorded_runs_and_computes_the_others(recorded, monkeypatch, capsys):
+    monkeypatch.setattr("fssl_core.experiments.archive.in_kernel", lambda: True)
+    assert run_all(SETTINGS, progress=False)["area"].tolist() == [1.0, 4.0, 9.0]
+    assert taken() == [True, True, False]
+    assert f"2 runs are those recorded in {recorded}" in capsys.readouterr().err
+    run_all(SETTINGS, progress=False)
+    assert "recorded" not in capsys.readouterr().err
+
+
+def test_a_model_of_a_recorded_run_is_computed(recorded, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    assert torch.equal(run(SETTINGS[1], progress=False).tensors("model")["sides"], torch.full((4,), 2.0))
+    assert capsys.readouterr().err.count("computing it again") == 1
+
+
+def test_elsewhere_runs_are_computed_and_what_is_recorded_is_said(recorded, capsys):
+    run_all(SETTINGS, progress=False)
+    assert taken() == [False, False, False]
+    assert f"2 of these runs are recorded in {recorded}" in capsys.readouterr().err
+
+
+def test_a_variable_decides_whether_recorded_runs_are_taken(recorded, stores, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RECORDED", "0")
+    monkeypatch.setattr("fssl_core.experiments.archive.in_kernel", lambda: True)
+    run(SETTINGS[0], progress=False)
+    assert list(Run(SETTINGS[0]).folder.glob("*.tensors"))
+    assert "recorded" not in capsys.readouterr().err
+    stores("third")
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    monkeypatch.setattr("fssl_core.experiments.archive.in_kernel", lambda: False)
+    run(SETTINGS[0], progress=False)
+    assert not list(Run(SETTINGS[0]).folder.glob("*.tensors"))
+    assert not Run(SETTINGS[1]).folder.exists()  # nobody asked for it
+    monkeypatch.setenv("FSSL_RECORDED", "yes")
+    with pytest.raises(SettingError, match=r"FSSL_RECORDED.*yes"):
+        run(SETTINGS[1], progress=False)
+
+
+def test_recorded_runs_of_other_code_are_not_taken(recorded, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    monkeypatch.setattr(Square, "version", 2)
+    assert run_all(SETTINGS[:2], progress=False)["area"].tolist() == [1.0, 4.0]
+    assert taken()[:2] == [False, False]
+    assert (
+        capsys.readouterr().err
+        == f"fssl: 2 runs recorded in {recorded} are of other images or other code, and are computed.\n"
+    )
+
+
+def test_what_a_run_builds_on_is_not_taken(recorded, monkeypatch):
+    """It is asked for its model, which records do not have."""
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    assert run(Cube(square=SETTINGS[1]), progress=False).summary == {"volume": 8.0}
+    assert list(Run(SETTINGS[1]).folder.glob("*.tensors"))
 
 
 def test_a_notebooks_runs_are_found(stores):

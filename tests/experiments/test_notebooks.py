@@ -294,6 +294,20 @@ def running(pid):
         return False
 
 
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "0"), ("1", "1")])
+def test_notebooks_in_a_batch_take_recorded_runs_only_where_that_is_asked_for(project, monkeypatch, chosen, expected):
+    seen = []
+    monkeypatch.setattr(
+        module,
+        "_execute_one",
+        lambda task, environment, processes: seen.append(environment) or Outcome(task, "", 1.0, 0.0),
+    )
+    if chosen:
+        monkeypatch.setenv("FSSL_RECORDED", chosen)
+    execute(["paper1/fig2"])
+    assert [environment["FSSL_RECORDED"] for environment in seen] == [expected]
+
+
 def test_each_job_has_a_gpu_of_its_own_and_there_are_as_many_as_gpus(project, monkeypatch):
     """All had the first one."""
     monkeypatch.setattr(resources, "gpus", lambda: ["0", "1"])
