@@ -69,9 +69,11 @@ class Notebook:
     def record(self, profile: str) -> dict[str, Any] | None:
         """How its figure was made at a profile; ``None`` where it was not.
 
-        The reference record; at ``smoke``, which nobody keeps, what was run here last.
+        The reference record; of ``smoke``, which has none, what `fssl refresh` kept in the notebook.
         """
-        path = self.result_path(profile) if profile == "smoke" else self.record_path(profile)
+        if profile == "smoke":
+            return self._content()["metadata"].get("fssl", {}).get("smoke")
+        path = self.record_path(profile)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def record_path(self, profile: str) -> Path:
@@ -88,7 +90,8 @@ class Notebook:
         Raises:
             FsslError: the parameters cell cannot be read.
         """
-        return self._content()["metadata"].get("fssl") or self.as_it_stands()
+        stored = self._content()["metadata"].get("fssl")
+        return {name: stored[name] for name in stored if name != "smoke"} if stored else self.as_it_stands()
 
     def as_it_stands(self) -> dict[str, Any]:
         """The same of the file as it is now, which an editor may have saved in the meantime; errors as above."""

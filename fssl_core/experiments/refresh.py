@@ -36,6 +36,7 @@ _HIDDEN = {  # from readers, in JupyterLab, on slides and in the book
     "tags": ["installation", "remove-cell"],
 }
 
+_SMOKE = ("profile", "devices", "seconds", "seeds")
 _KEPT_CELL_METADATA = ("tags", "jupyter", "slideshow", "exercise")
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -79,6 +80,7 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
                     file.write(before[notebook.id])
             continue
         stored = normalised(read_notebook(notebook.path), executed, root)
+        keep_smoke(stored, notebook)
         fill_recorded(stored, notebook)
         write_notebook(notebook.path, stored)
     return failed
@@ -164,9 +166,18 @@ def fill(cells: Sequence[NotebookNode], texts: Mapping[str, str]) -> None:
             cell.source = marked.sub(lambda match, text=text: f"{match[1]}\n\n{text}\n\n{match[2]}", cell.source)
 
 
+def keep_smoke(stored: NotebookNode, notebook: Notebook) -> None:
+    """Keep in the metadata how the figure was made just now: of ``smoke`` there are no records in ``figures/``."""
+    path = notebook.result_path("smoke")
+    if path.exists():
+        made = json.loads(path.read_text(encoding="utf-8"))
+        stored.metadata["fssl"]["smoke"] = {name: made[name] for name in _SMOKE if name in made}
+
+
 def fill_recorded(stored: NotebookNode, notebook: Notebook) -> None:
     """Write the table of the recorded runs, ``recorded``, into the title cell."""
-    rows = [record for profile in PROFILES if (record := notebook.record(profile)) is not None]
+    found = [stored.metadata.get("fssl", {}).get("smoke"), *map(notebook.record, PROFILES[1:])]
+    rows = [record for record in found if record is not None]
     lines = ["| profile | device | seconds | seeds |", "|---|---|---|---|", *map(_recorded_row, rows)]
     fill(stored.cells[:1], {"recorded": "\n".join(lines) if rows else "Not recorded yet."})
 

@@ -129,8 +129,7 @@ def project(tmp_path, monkeypatch):
 
 
 def record(project, profile, **fields):
-    folder = "build/figures" if profile == "smoke" else "figures"
-    path = project / folder / "paper1" / f"fig1.{profile}.json"
+    path = project / "figures" / "paper1" / f"fig1.{profile}.json"
     path.write_text(json.dumps({"profile": profile, **fields}))
 
 
@@ -139,8 +138,8 @@ TITLE = "# Fig. 1\n\n<!-- recorded -->\nold\n<!-- /recorded -->\n\nafter"
 
 def test_the_recorded_block(project):
     record(project, "laptop", devices=["cpu"], seconds=412.6, seeds=[0, 1, 2])
-    record(project, "smoke", devices=["cpu"], seconds=3.2, seeds=[])
-    stored = new_notebook(cells=[new_markdown_cell(TITLE)])
+    smoke = {"profile": "smoke", "devices": ["cpu"], "seconds": 3.2, "seeds": []}
+    stored = new_notebook(cells=[new_markdown_cell(TITLE)], metadata={"fssl": {"smoke": smoke}})
     notebook = Notebook("paper1/fig1", project / "unused")
     for _ in range(2):  # filling it twice changes nothing
         fill_recorded(stored, notebook)
@@ -195,7 +194,10 @@ def test_refresh(project, capsys):
     assert "| smoke | cpu | 1 | 4 |" in stored.cells[0].source
     assert stored.metadata.kernelspec.name == "python3"
     assert stored.metadata.fssl.parameters == {"profile": "smoke"}
-    assert Notebook("paper1/fig1", good).as_it_stands() == stored.metadata.fssl
+    notebook = Notebook("paper1/fig1", good)
+    assert notebook.as_it_stands() == notebook.as_stored()
+    assert notebook.record("smoke") == {"profile": "smoke", "devices": ["cpu"], "seconds": 1, "seeds": [4]}
+    assert notebook.record("laptop") is None
 
     text = good.read_text()
     assert refresh(["paper1/fig1"]) == []

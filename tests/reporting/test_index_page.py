@@ -102,17 +102,17 @@ def project(tmp_path, monkeypatch):
     folder = tmp_path / "notebooks" / "monacosfl"
     folder.mkdir(parents=True)
     (folder.parent / "course").mkdir()
-    for name, title in (
-        ("fig6_cuts", "Figure 6: a | b"),
-        ("fig9_apart", "Figure 9: apart"),
-        ("../course/03_averaging", "3. Averaging"),
+    for name, title, metadata in (
+        ("fig6_cuts", "Figure 6: a | b", {"fssl": {"smoke": {"seconds": 0.2, "devices": ["a CPU"]}}}),
+        ("fig9_apart", "Figure 9: apart", {}),
+        ("../course/03_averaging", "3. Averaging", {}),
     ):
-        nbformat.write(new_notebook(cells=[new_markdown_cell(f"# {title}")]), folder / f"{name}.ipynb")
+        cells = [new_markdown_cell(f"# {title}")]
+        nbformat.write(new_notebook(cells=cells, metadata=metadata), folder / f"{name}.ipynb")
     marks = [f"<!-- {name} -->\nold\n<!-- /{name} -->" for name in ("course", "overview", "monacosfl", "claims")]
     cells = [new_markdown_cell(f"# Mine\n\n{marks[1]}\n\nMine.\n\n{marks[0]}"), *map(new_markdown_cell, marks[2:])]
     write_index(tmp_path, cells)
     record(tmp_path, "fig6.laptop", 717.4)
-    record(tmp_path, "fig6.smoke", 0.2)
     return tmp_path
 
 
@@ -121,8 +121,7 @@ def write_index(project, cells):
 
 
 def record(project, name, seconds):
-    folder = "build/figures" if name.endswith(".smoke") else "figures"
-    path = project / folder / "monacosfl" / f"{name}.json"
+    path = project / "figures" / "monacosfl" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"seconds": seconds, "devices": ["a CPU"]}))
 
