@@ -17,7 +17,8 @@ from fssl_core.experiments.warm import warm_python
 # depend on the machine. On the CPU, as the stored outputs are; what is of a GPU asks for it and is marked so.
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "FSSL_DEVICE": "cpu"}
 os.environ["FSSL_WORKERS"] = "1"  # a run at a time, which sees what a test has patched; tests of workers ask for them
-for name in ("MKL_NUM_THREADS", "DASK_SCHEDULER_ADDRESS", "FSSL_RECORDED"):
+os.environ["FSSL_RECORDED"] = "0"  # what is tested is computed
+for name in ("MKL_NUM_THREADS", "DASK_SCHEDULER_ADDRESS"):
     os.environ.pop(name, None)
 if "FSSL_DATA" in os.environ:  # a kernel starts in the folder of its notebook
     os.environ["FSSL_DATA"] = str(Path(os.environ["FSSL_DATA"]).resolve())

@@ -302,6 +302,7 @@ def test_notebooks_in_a_batch_take_recorded_runs_only_where_that_is_asked_for(pr
         "_execute_one",
         lambda task, environment, processes: seen.append(environment) or Outcome(task, "", 1.0, 0.0),
     )
+    monkeypatch.delenv("FSSL_RECORDED", raising=False)
     if chosen:
         monkeypatch.setenv("FSSL_RECORDED", chosen)
     execute(["paper1/fig2"])
