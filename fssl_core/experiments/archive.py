@@ -190,17 +190,18 @@ def take_recorded(runs: Iterable[Run]) -> None:
         raise SettingError("FSSL_RECORDED", choice, "1 (take the runs that are kept with the records) or 0 (compute)")
     if choice == "0":
         return
-    missing = {run.settings.key: run for run in runs if not run.finished}
+    asked = {run.settings.key: run for run in runs}
     for path in recorded_files():
-        if not (kept := missing.keys() & keys_of(path)):
+        kept = {key: asked[key] for key in sorted(asked.keys() & keys_of(path)) if not asked[key].finished}
+        if not kept:
             continue
         if choice != "1" and not in_kernel():
             say(f"{len(kept)} of these runs are recorded in {shown_path(path)}; FSSL_RECORDED=1 takes them from there.")
             continue
-        _, new = import_runs(path, {key: missing[key] for key in kept})
+        _, new = import_runs(path, kept)
         if new:
             say(f"{new} runs are those recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
-        if others := sum(not missing[key].finished for key in kept):
+        if others := sum(not run.finished for run in kept.values()):
             say(f"{others} runs recorded in {shown_path(path)} are of other images or other code, and are computed.")
 
 
