@@ -219,6 +219,9 @@ def test_averaging_profiles_differ_in_size_only(objective):
     assert {s.dataset for p, s in settings.items() if p in ("smoke", "laptop")} == {"scattered-digits"}
     laptop, split = settings["laptop"], split_settings("laptop", clients=4)
     assert laptop.rounds * laptop.local_epochs == split.epochs
+    narrow, wide = settings["workstation"], settings["paper"]  # the head is as much narrower as the network
+    assert [size * wide.width // narrow.width for size in narrow.objective.projector] == [*wide.objective.projector]
+    assert [size * wide.width // narrow.width for size in narrow.objective.predictor] == [*wide.objective.predictor]
 
 
 def test_an_objective_can_be_changed_and_a_wrong_one_names_itself():
