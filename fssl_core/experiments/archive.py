@@ -70,13 +70,15 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
         tempfile.TemporaryFile(dir=path.parent) as whole,
     ):
         with zipfile.ZipFile(whole, "w") as archive:
-            for key, run in sorted(finished.items()):
+            members = []
+            for key, run in finished.items():
                 files = {*listed_files(run.folder), NAME}
                 left_out = set() if models else {name for name in files if name.endswith(TENSORS)}
                 changed = without(run.folder, left_out)
-                for name in sorted(files - left_out | changed.keys()):
-                    content = changed.get(name) or (run.folder / name).read_bytes()
-                    archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content)
+                members += [(name, key, changed.get(name)) for name in files - left_out | changed.keys()]
+            for name, key, content in sorted(members, key=lambda member: member[:2]):  # what is alike side by side
+                content = content or (finished[key].folder / name).read_bytes()
+                archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content)
             tensors = any(name.endswith(TENSORS) for name in archive.namelist())
         whole.seek(0)
         member = zipfile.ZipInfo(MEMBER, EPOCH)
