@@ -1,6 +1,6 @@
 from fssl_core.data.partitions import heterogeneity
 from fssl_core.experiments import lwfedssl_settings
-from tests.notebooks.prose.recorded import accuracies, record
+from tests.notebooks.prose.recorded import accuracies, behind_by, comparisons, record, verdict
 
 METHODS = ("FedSimCLR", "LW-FedSSL", "Prog-FedSSL")
 
@@ -24,7 +24,29 @@ def numbers():
 
     even = record("lwfedssl/table2").query("seed < 2")
     sizes = [100] * 9 + [9100]
+
+    real = record("lwfedssl/table13", "workstation")
+    by_method = 100 * real.pivot_table("accuracy", ["protocol", "method"], "beta")[[50, 0.5]]
+    tuned, probe = by_method.loc["fine-tuning"], by_method.loc["linear probe"]
+    untrained = 100 * real.groupby("protocol").untrained.mean()
+    uneven_first = comparisons("lwfedssl-table13-heterogeneity", profile="workstation")
+    (ahead_uneven, ahead_even, *behind), moved = uneven_first[:4], uneven_first[4:]
+    decided = verdict("lwfedssl-table13-heterogeneity", profile="workstation")
     return {
+        "uneven (0.5), end-to-end": real.beta.min(),
+        "38.0 and 39.2 % by fine-tuning, progressive 38.4 and 37.5, layer-wise 34.8 and 35.3": [
+            *tuned.loc[["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]].to_numpy().flatten()
+        ],
+        "0.5 to 1.1 points apart": (min(abs(e.value) for e in moved), max(abs(e.value) for e in moved)),
+        "reach 2.5 points, so the margin of 1.4": (max(abs(bound) for e in moved for bound in e.interval()), 1.4),
+        "by 3.2 points where clients are even and by 3.9 where": [behind_by(e)[0] for e in behind],
+        "an interval of 1.8 to 5.9": (-decided.high, -decided.low),
+        "by 3.6 and 2.3 points": [e.value for e in (ahead_uneven, ahead_even)],
+        "39.0 and 39.3, 37.1 and 37.8, 32.6 and 33.2 %": [
+            *probe.loc[["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]].to_numpy().flatten()
+        ],
+        "*Scratch* is at 30.9 %": untrained["fine-tuning"],
+        "untrained encoder at 30.2": untrained["linear probe"],
         "64.2, 65.7 and 66.0 %": means.loc["FedSimCLR"].tolist(),
         "58.3, 58.7 and 58.8": means.loc["LW-FedSSL"].tolist(),
         "69.5, 69.6 and 68.4": means.loc["Prog-FedSSL"].tolist(),
