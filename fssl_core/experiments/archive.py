@@ -6,7 +6,8 @@ that load without running code. Runs are much alike, and the second member is co
 what each file alone takes. What comes in is checked before it is kept: names, checksums, and that the settings are
 those that the folder is named after.
 
-Without models a run keeps a list of them in ``left_out.json``. Whoever asks for one later has the run computed again.
+Without models, or a table that nobody reads, a run keeps a list of them in ``left_out.json``. Whoever asks for a model
+later has the run computed again; who asks for a table is told what to do.
 
 Such files are kept with the project's records. A notebook that somebody steps through takes from them what it would
 compute, and says so. Elsewhere runs are computed, and a line says what is recorded. ``$FSSL_RECORDED`` decides
@@ -20,14 +21,14 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.manifest import LAST, NAME, TENSORS, check_files, listed_files, read_json, without
+from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
 from fssl_core.experiments.store import Run, lock_of
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
@@ -45,25 +46,34 @@ LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs h
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
 
-def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = False) -> int:
+def export_runs(
+    settings: Iterable[Settings], path: Path, *, models: bool = False, without_tables: Collection[str] = ()
+) -> int:
     """Write those of these runs that are finished into one file.
 
     Args:
         settings: of the runs.
         path: the file, replaced if it is there; its folder is made when missing.
         models: take the models and other tensors along, which are by far the largest part.
+        without_tables: names of tables to leave out, for example ``["layers"]``, of those runs that have them.
 
     Returns:
         how many runs the file has.
 
     Raises:
-        FsslError: none is finished, one is damaged, or no space is left.
+        FsslError: none is finished, one is damaged, none has such a table, or no space is left.
     """
     asked = list(settings)
     digests = {name: data_digest(name) for name in sorted(set().union(*(one.data_sets for one in asked)))}
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
+    files = {key: {*listed_files(run.folder), NAME} for key, run in finished.items()}
+    unwanted = {f"{name}.csv" for name in without_tables}
+    absent = [read_json(run.folder, LEFT_OUT) or {} for run in finished.values()]  # of an import that lacked them
+    if unknown := unwanted.difference(*files.values(), *absent):
+        names = ", ".join(sorted(name.removesuffix(".csv") for name in unknown))
+        raise FsslError(f"None of the {len(finished)} finished runs has a table {names} to leave out.")
     with (
         full_disk_explained(path.parent),
         atomic_write(path) as file,
@@ -72,10 +82,9 @@ def export_runs(settings: Iterable[Settings], path: Path, *, models: bool = Fals
         with zipfile.ZipFile(whole, "w") as archive:
             members = []
             for key, run in finished.items():
-                files = {*listed_files(run.folder), NAME}
-                left_out = set() if models else {name for name in files if name.endswith(TENSORS)}
+                left_out = {name for name in files[key] if name in unwanted or (name.endswith(TENSORS) and not models)}
                 changed = without(run.folder, left_out)
-                members += [(name, key, changed.get(name)) for name in files - left_out | changed.keys()]
+                members += [(name, key, changed.get(name)) for name in files[key] - left_out | changed.keys()]
             for name, key, content in sorted(members, key=lambda member: member[:2]):  # what is alike side by side
                 content = content or (finished[key].folder / name).read_bytes()
                 archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content)

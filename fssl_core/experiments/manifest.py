@@ -52,16 +52,15 @@ def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
 
     Args:
         folder: of the run.
-        names: of the files; none: nothing changes.
+        names: of files that it has; none: nothing changes.
 
     Returns:
         content by name of the file; the run itself is left as it is.
     """
-    left, kept = {}, dict(_manifest(folder) or {})
-    for name in sorted(names):
-        left[name] = kept.pop(name)
-    if not left:
+    kept = dict(_manifest(folder) or {})
+    if not (left := {name: kept.pop(name) for name in names}):
         return {}
+    left = dict(sorted((left | (read_json(folder, LEFT_OUT) or {})).items()))  # of an import, which lacked others
     content = json.dumps(left, indent=2).encode()
     kept[LEFT_OUT] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     return {LEFT_OUT: content, NAME: json.dumps(kept, indent=2).encode()}

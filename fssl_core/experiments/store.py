@@ -8,7 +8,7 @@ What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a
                       tensors of both; deleted at the end
     <name>.csv        tables, for example the metrics of each epoch
     <name>.tensors    models and other tensors
-    left_out.json     what is not there of a run that was imported without its models
+    left_out.json     what is not there of a run that was imported without its models, or without a table
     provenance.json   versions, device, precision, seconds, memory, commit
     manifest.json     the checksums of all these and of the summary (:mod:`fssl_core.experiments.manifest`)
     summary.json      the results, scalars; written last: a run with a summary is finished
@@ -153,6 +153,10 @@ class Run:
             FsslError: this run has no such table; the message lists those it has.
         """
         return _read_table(self.folder, name)
+
+    def has_tensors(self, name: str) -> bool:
+        """Whether :meth:`tensors` can read them now; not if the run was imported without its models."""
+        return (self.folder / f"{name}.tensors").exists()
 
     def save_tensors(self, name: str, state: dict[str, Any]) -> None:
         """Keep tensors and plain values, for example a model's ``state_dict``."""
@@ -543,5 +547,10 @@ def _read_table(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _missing(folder: Path, name: str, suffix: str) -> FsslError:
+    if f"{name}{suffix}" in (read_json(folder, LEFT_OUT) or {}):
+        return FsslError(
+            f"The run in {folder} was imported without {name}{suffix}. Delete the folder, set FSSL_RECORDED=0 and run "
+            "again: that computes it."
+        )
     names = ", ".join(sorted(path.stem for path in folder.glob(f"*{suffix}"))) or "none"
     return FsslError(f"The run in {folder} has no {name}{suffix}; it has: {names}.")

@@ -16,7 +16,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.archive import KEYS, MEMBER, export_runs, import_runs, keys_of, opened, recorded_files
 from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
-from fssl_core.experiments.store import Run, run, run_all
+from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.settings import Settings
 
 
@@ -108,7 +108,7 @@ def test_without_models_results_are_there_and_a_model_is_computed_when_needed(ex
 def test_a_plan_computes_no_model_that_was_left_out(exported, stores):
     stores("second")
     import_runs(exported)
-    with collecting(), pytest.raises(FsslError, match=r"has no model\.tensors"):
+    with collecting(), pytest.raises(FsslError, match=r"without model\.tensors"):
         Run(SETTINGS[1]).tensors("model")
     assert Run(SETTINGS[1]).finished
 
@@ -119,6 +119,42 @@ def test_what_was_imported_without_models_can_be_handed_on(exported, stores, tmp
     again = tmp_path / "again.zip"
     assert export_runs(SETTINGS, again, models=True) == 2
     assert again.read_bytes() == exported.read_bytes()
+
+
+def test_a_table_that_nobody_reads_is_left_out(stores, tmp_path):
+    path, again, third = (tmp_path / name for name in ("first.zip", "again.zip", "third.zip"))
+    assert export_runs(SETTINGS, path, without_tables=["sides"]) == 2
+    stores("second")
+    assert import_runs(path) == (2, 2)
+    assert run_all(SETTINGS[:2], progress=False)["area"].tolist() == [1.0, 4.0]
+    for read in (lambda: Run(SETTINGS[1]).table("sides"), lambda: runs_table(run_all(SETTINGS[:2]), "sides")):
+        with pytest.raises(FsslError, match=r"imported without sides\.csv. Delete the folder"):
+            read()
+    assert not Run(SETTINGS[1]).has_tensors("model")
+    export_runs(SETTINGS, again, without_tables=["sides"])  # as it was, though it has none by now
+    assert again.read_bytes() == path.read_bytes()
+    Run(SETTINGS[1]).tensors("model")  # computes the run, and with it the table
+    assert Run(SETTINGS[1]).has_tensors("model")
+    assert Run(SETTINGS[1]).table("sides")["side"].tolist() == [2.0] * 4
+    export_runs(SETTINGS, third, without_tables=["sides"])
+    assert keys_of(third) == keys_of(path)
+
+
+def test_what_an_import_lacked_stays_listed_where_more_is_left_out(exported, stores, tmp_path):
+    stores("second")
+    import_runs(exported)  # without models
+    export_runs(SETTINGS, tmp_path / "less.zip", without_tables=["sides"])
+    stores("third")
+    import_runs(tmp_path / "less.zip")
+    left_out = json.loads((Run(SETTINGS[1]).folder / "left_out.json").read_text())
+    assert list(left_out) == ["model.tensors", "sides.csv"]
+    assert torch.equal(Run(SETTINGS[1]).tensors("model")["sides"], torch.full((4,), 2.0))
+
+
+def test_a_table_to_leave_out_must_be_one(stores, tmp_path):
+    with pytest.raises(FsslError, match="2 finished runs has a table side to leave out"):
+        export_runs(SETTINGS, tmp_path / "none.zip", without_tables=["side"])
+    assert not (tmp_path / "none.zip").exists()
 
 
 def test_what_is_here_stays(exported, stores):
