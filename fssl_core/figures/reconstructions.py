@@ -35,13 +35,16 @@ def _pictures_above(
     """A figure whose upper part has a mosaic for each name, its rows named in the first column, and its lower part.
 
     Args:
-        pictures: title -> name of the row -> uint8 ``[images, C, H, W]``.
+        pictures: title -> name of the row -> uint8 ``[images, C, H, W]``; none: there is no upper part.
         measures: height of the lower part, in inches.
         columns: mosaics side by side; None for all.
 
     Raises:
         DataError: images are not of one shape.
     """
+    if not pictures:
+        fig = plt.figure(figsize=(11.0, measures), layout="constrained")
+        return fig, fig.subfigures()
     shapes = {tuple(images.shape) for rows in pictures.values() for images in rows.values()}
     if len(shapes) != 1:
         raise DataError(f"Reconstructions need the shape of the originals, got {sorted(map(list, shapes))}.")
@@ -90,7 +93,7 @@ def _by_layers(
 @style.use_style()
 def inversion_attack(
     results: pd.DataFrame,
-    originals: Tensor,
+    originals: Tensor | None,
     reconstructions: Mapping[str, Mapping[int, Tensor]],
     *,
     subtitle: str,
@@ -105,7 +108,8 @@ def inversion_attack(
         results: a row per attacked model with the columns method and cut_layer, the measures mse, psnr (decibel) and
             ssim, and the same with ``untrained_`` and with ``mean_image_`` before them.
         originals: the attacked images, uint8 ``[images, C, H, W]`` with C 1 or 3.
-        reconstructions: method -> cut layer -> uint8 ``[images, C, H, W]``; the same cuts for each method.
+        reconstructions: method -> cut layer -> uint8 ``[images, C, H, W]``; the same cuts for each method. Empty where
+            there are none: then measures are drawn alone.
         subtitle: profile, data and seeds.
         title: the figure's title.
 
@@ -113,7 +117,7 @@ def inversion_attack(
         DataError: reconstructions are not of the originals' shape, or methods have different cuts.
     """
     cuts = [sorted(by_cut) for by_cut in reconstructions.values()]
-    if not cuts or any(other != cuts[0] for other in cuts):
+    if any(other != cuts[0] for other in cuts):
         raise DataError(f"Reconstructions of methods stand side by side, so they need the same cuts, got {cuts}.")
     pictures = {
         method: {"original": originals, **{f"cut {cut}": by_cut[cut] for cut in cuts[0]}}
@@ -187,7 +191,8 @@ def reconstruction_cases(
         results: a row per attack and part with the columns attack (its name), part (``"views"`` or ``"images"``), mse,
             psnr (decibel), ssim and explained (see :func:`fssl_core.privacy.image_quality.explained`); and grey_mse,
             of a grey view. Attacks are drawn in their order.
-        pictures: name -> uint8 ``[rows, images, C, H, W]``, a panel each; first what is to be found.
+        pictures: name -> uint8 ``[rows, images, C, H, W]``, a panel each; first what is to be found. Empty where there
+            are none: then measures are drawn alone.
         rows: what each row of a panel is.
         subtitle: profile, data and seeds.
         title: the figure's title.
@@ -196,8 +201,8 @@ def reconstruction_cases(
         DataError: a picture has not as many rows as there are names, or another shape than the first.
     """
     shapes = {name: list(images.shape) for name, images in pictures.items()}
-    first = next(iter(shapes.values()))
-    if any(shape != first for shape in shapes.values()) or first[0] != len(rows):
+    first = next(iter(shapes.values()), None)
+    if any(shape != first or shape[0] != len(rows) for shape in shapes.values()):
         raise DataError(f"Panels of {len(rows)} rows need images [{len(rows)}, images, C, H, W], all alike: {shapes}.")
     attacks = list(dict.fromkeys(results["attack"]))
     named = {name: dict(zip(rows, images, strict=True)) for name, images in pictures.items()}

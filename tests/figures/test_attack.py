@@ -78,6 +78,12 @@ def test_measures_are_drawn_with_their_spread_over_seeds_and_both_references():
     assert key == ["MocoSFL", "MonAcoSFL", "untrained decoder", "mean image"]
 
 
+def test_without_images_the_measures_are_drawn_alone():
+    figure = draw(None, {})
+    assert [axes.get_ylabel() for axes in figure.axes] == ["MSE", "PSNR (dB)", "SSIM"]
+    np.testing.assert_allclose(line_of(figure.axes[0], METHOD_COLOURS["MocoSFL"]).get_ydata(), [0.010, 0.030])
+
+
 def test_reconstructions_that_cannot_stand_side_by_side_are_refused():
     originals, made = pictures()
     with pytest.raises(DataError, match=r"need the same cuts, got \[\[1, 9\], \[1\]\]"):

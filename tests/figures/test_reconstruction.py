@@ -40,6 +40,12 @@ def draw_cases(pictures, results=CASES):
     return figure
 
 
+def test_without_pictures_the_measures_are_drawn_alone():
+    figure = draw_cases({})
+    assert [axes.get_xlabel() for axes in figure.axes] == ["MSE", "PSNR (dB)", "SSIM", "explained share"]
+    assert not any(axes.images for axes in figure.axes)
+
+
 def test_each_attack_has_a_panel_and_a_row_of_markers():
     pictures = {name: panel(10 * number) for number, name in enumerate(["to be found", *NAMES])}
     figure = draw_cases(pictures)
