@@ -155,8 +155,11 @@ class Run:
         return _read_table(self.folder, name)
 
     def has_tensors(self, name: str) -> bool:
-        """Whether :meth:`tensors` can read them now; not if the run was imported without its models."""
-        return (self.folder / f"{name}.tensors").exists()
+        """Whether a cell should ask :meth:`tensors` for them: where they are, or are to be computed again.
+
+        They are not where the run was imported without its models; with ``$FSSL_RECORDED`` at 0 these are computed.
+        """
+        return (self.folder / f"{name}.tensors").exists() or os.environ.get("FSSL_RECORDED") == "0"
 
     def save_tensors(self, name: str, state: dict[str, Any]) -> None:
         """Keep tensors and plain values, for example a model's ``state_dict``."""
