@@ -47,7 +47,7 @@ def numbers():
     aligned = comparisons("lwfedssl-table6-alignment", profile="workstation")[:4]
     low, high = aligned[0].interval()
     real_rounds = rows(kept("lwfedssl", "LayerwiseSettings", profile="workstation"), clients=10, rounds=12, stages=None)
-    real_rounds = real_rounds.query("scheme != 'end-to-end' and partition == 'iid' and seed < 3")
+    real_rounds = real_rounds.query("scheme != 'end-to-end' and partition == 'iid' and batch == 100 and seed < 3")
     by_weights = real_rounds.fillna({"most_layers": 0}).groupby(
         ["scheme", "most_layers", "proximal", "representation_alignment"]
     )
