@@ -83,6 +83,12 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
     return pd.concat(tables, ignore_index=True)
 
 
+def kept_behind(artifact: str, kind: str, profile: str = "laptop") -> pd.DataFrame:
+    """The metrics of those runs alone that an artifact's record was made of: other artifacts' runs do not mix in."""
+    metrics = kept(artifact.partition("/")[0], kind, profile=profile)
+    return metrics[metrics.key.isin(about_record(artifact, profile)["runs"])]
+
+
 def percent(values: pd.Series) -> tuple[float, float]:
     """Mean and standard deviation over seeds of shares, in percent."""
     return 100 * values.mean(), 100 * values.std()

@@ -4,7 +4,17 @@ from fssl_core.costs.activations import client_memory
 from fssl_core.costs.layerwise import GB
 from fssl_core.federation.schedule import schedule
 from fssl_core.papers.reference import printed_cells
-from tests.notebooks.prose.recorded import accuracies, behind_by, comparisons, kept, record, rows, settings, verdict
+from tests.notebooks.prose.recorded import (
+    accuracies,
+    behind_by,
+    comparisons,
+    kept,
+    kept_behind,
+    record,
+    rows,
+    settings,
+    verdict,
+)
 
 METHODS = ("FedSimCLR", "LW-FedSSL", "Prog-FedSSL")
 EPOCHS, RATE = 180 * 3, 1.5e-4 / 256  # of the paper; the rate of a batch of one image
@@ -32,8 +42,8 @@ def numbers():
     compared = comparisons("lwfedssl-table12-batch-size", profile="workstation")
     (three, six, _), behind, steady = compared[:3], compared[3:6], compared[6:]
     decided = verdict("lwfedssl-table12-batch-size", profile="workstation")
-    last = kept("lwfedssl", "LayerwiseSettings", profile="workstation").query("scheme == 'end-to-end' and epoch == 12")
-    last = last.groupby("batch").loss.mean()
+    real_rounds = kept_behind("lwfedssl/table12", "LayerwiseSettings", "workstation")
+    last = rows(real_rounds, scheme="end-to-end", epoch=12).groupby("batch").loss.mean()
 
     def memory(kind, batch):
         stages = schedule(kind, 12, rounds=180)

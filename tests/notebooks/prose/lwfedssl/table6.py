@@ -4,7 +4,7 @@ from fssl_core.costs.layerwise import GB, GFLOP, build_encoder, communication_by
 from fssl_core.costs.parts import build_model
 from fssl_core.federation.schedule import schedule
 from fssl_core.papers.reference import paper_value
-from tests.notebooks.prose.recorded import accuracies, comparisons, kept, record, rows, settings, verdict
+from tests.notebooks.prose.recorded import accuracies, comparisons, kept_behind, record, rows, settings, verdict
 
 STAGED = ("LW-FedSSL", "Prog-FedSSL")
 
@@ -46,8 +46,7 @@ def numbers():
     dropped_lw, dropped_prog = comparisons("lwfedssl-table6-depth-dropout", profile="workstation")[:2]
     aligned = comparisons("lwfedssl-table6-alignment", profile="workstation")[:4]
     low, high = aligned[0].interval()
-    real_rounds = rows(kept("lwfedssl", "LayerwiseSettings", profile="workstation"), clients=10, rounds=12, stages=None)
-    real_rounds = real_rounds.query("scheme != 'end-to-end' and partition == 'iid' and batch == 100 and seed < 3")
+    real_rounds = kept_behind("lwfedssl/table6", "LayerwiseSettings", "workstation")
     by_weights = real_rounds.fillna({"most_layers": 0}).groupby(
         ["scheme", "most_layers", "proximal", "representation_alignment"]
     )
