@@ -69,11 +69,12 @@ def export_runs(
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
     files = {key: {*listed_files(run.folder), NAME} for key, run in finished.items()}
-    unwanted = {f"{name}.csv" for name in without_tables}
-    absent = [read_json(run.folder, LEFT_OUT) or {} for run in finished.values()]  # of an import that lacked them
-    if unknown := unwanted.difference(*files.values(), *absent):
-        names = ", ".join(sorted(name.removesuffix(".csv") for name in unknown))
-        raise FsslError(f"None of the {len(finished)} finished runs has a table {names} to leave out.")
+    unwanted = {f"{name}.csv": name for name in without_tables}
+    if unwanted:
+        absent = [read_json(run.folder, LEFT_OUT) or {} for run in finished.values()]  # of an import that lacked them
+        known = set().union(*files.values(), *absent)
+        if unknown := [name for file, name in unwanted.items() if file not in known]:
+            raise FsslError(f"None of the {len(finished)} finished runs has a table {', '.join(unknown)} to leave out.")
     with (
         full_disk_explained(path.parent),
         atomic_write(path) as file,
