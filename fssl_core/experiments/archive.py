@@ -16,7 +16,6 @@ otherwise: 1 takes, 0 computes, which is what `fssl reproduce` does.
 
 import json
 import lzma
-import os
 import shutil
 import tempfile
 import zipfile
@@ -27,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from fssl_core.data.datasets import data_digest
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
-from fssl_core.experiments.store import Run, lock_of
+from fssl_core.experiments.store import Run, lock_of, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
 from fssl_core.notices import in_kernel, notice, say
@@ -197,10 +196,7 @@ def take_recorded(runs: Iterable[Run]) -> None:
         FsslError: such a file is damaged.
         SettingError: ``$FSSL_RECORDED`` is neither 0 nor 1.
     """
-    choice = os.environ.get("FSSL_RECORDED", "")
-    if choice not in ("", "0", "1"):
-        raise SettingError("FSSL_RECORDED", choice, "1 (take the runs that are kept with the records) or 0 (compute)")
-    if choice == "0":
+    if (choice := recorded_choice()) == "0":
         return
     asked = {run.settings.key: run for run in runs}
     for path in recorded_files():

@@ -158,8 +158,11 @@ class Run:
         """Whether a cell should ask :meth:`tensors` for them: where they are, or are to be computed again.
 
         They are not where the run was imported without its models; with ``$FSSL_RECORDED`` at 0 these are computed.
+
+        Raises:
+            SettingError: ``$FSSL_RECORDED`` is neither 0 nor 1.
         """
-        return (self.folder / f"{name}.tensors").exists() or os.environ.get("FSSL_RECORDED") == "0"
+        return (self.folder / f"{name}.tensors").exists() or recorded_choice() == "0"
 
     def save_tensors(self, name: str, state: dict[str, Any]) -> None:
         """Keep tensors and plain values, for example a model's ``state_dict``."""
@@ -401,6 +404,18 @@ def _compute(runs: list[Run], *, progress: bool, workers: int | None = None) -> 
             sweep.interrupt()
             raise
         schedule.raise_errors(lambda key: sweep.title(Run(schedule.settings[key])))
+
+
+def recorded_choice() -> str:
+    """What ``$FSSL_RECORDED`` says of runs that are kept with the records: 1 takes them, 0 computes; empty: not said.
+
+    Raises:
+        SettingError: it is neither.
+    """
+    choice = os.environ.get("FSSL_RECORDED", "")
+    if choice not in ("", "0", "1"):
+        raise SettingError("FSSL_RECORDED", choice, "1 (take the runs that are kept with the records) or 0 (compute)")
+    return choice
 
 
 def _executor(workers: int | None) -> AbstractContextManager[Executor]:
