@@ -55,6 +55,7 @@ def numbers():
     ends = rows(real, ssl_method="SimCLR").groupby(["method", "round"])[["model_norm", "stem_norm"]].mean()
     real_barlow = rows(real, ssl_method="Barlow Twins").groupby("method")
     probe_of_nothing = 100 * real_barlow.accuracy.max()["L-DAWA"]
+    end_of_barlow = rows(real, ssl_method="Barlow Twins", method="L-DAWA after FedAvg", round=10).accuracy.mean()
     real_stem, lengths = first_convolution()
     simclr_stem, barlow_stem = (rows(real_stem, ssl_method=ssl) for ssl in ("SimCLR", "Barlow Twins"))
     later_rounds = barlow_stem[barlow_stem["round"] > 1]
@@ -78,8 +79,9 @@ def numbers():
         "with cosines of 0.95 at the lowest": held,
         "to a norm of 1.5": rows(barlow_stem, round=1, method="L-DAWA").norm.mean(),
         "reach 0.54 at most": barlow_stem[barlow_stem.method == "L-DAWA"].cosine.max(),
-        "learns (0.81 in the mean, where FedAvg has 0.85)": [
-            *real_level["Barlow Twins"][["L-DAWA after FedAvg", "FedAvg"]]
+        "cosine is 0.81, where FedAvg has 0.85, and the probe finds 33.9 %": [
+            *real_level["Barlow Twins"][["L-DAWA after FedAvg", "FedAvg"]],
+            100 * end_of_barlow,
         ],
         "0.941 and 0.961 for SimCLR": [*level["SimCLR"][["L-DAWA", "FedAvg"]]],
         "0.838 and 0.936 for Barlow Twins": [*level["Barlow Twins"][["L-DAWA", "FedAvg"]]],

@@ -25,5 +25,5 @@ def numbers():
         "40.2 ± 2.9 % are reached, 41.4 at": (*both["MFCL(TN), equation"], mean["MFCL(TN), equation", 200]),
         "24.4 points less than with the views apart": mean[APART, 0.01] - mean["MFCL(TN), equation", 0.01],
         "is 0.1 at": mfcl_settings("laptop", method="MFCL(TN)").temperature,
-        "0.3 in the paper": mfcl_settings("paper", method="MFCL(TN)").temperature,
+        "elsewhere 0.3, from": mfcl_settings("paper", method="MFCL(TN)").temperature,
     }

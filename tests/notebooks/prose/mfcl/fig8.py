@@ -14,7 +14,10 @@ def numbers():
         "apart 68.8, and": even[APART][0],
         "described 14.8": even["MFCL(TN)"][0],
         "up to 30 % of the clients missing (64.8 and 58.6 %)": (30, uneven[APART][0], uneven[APART][0.3]),
-        "from 50 % on (53.0 against 57.9)": (50, uneven[APART][0.5], uneven["MFCL(GN)"][0.5]),
+        "from 50 % on (53.0 against 57.9 and 54.5)": (
+            50,
+            *(uneven[method][0.5] for method in (APART, "MFCL(GN)", "MFCL(BN)")),
+        ),
         "Without 70 %": 100 * ours.index.get_level_values("missing").max(),
         "finds 92.2 % of the pairs": found["MFCL(TN)"],
         "reaches 15.3 %": linear[0.01]["MFCL(TN)"],
