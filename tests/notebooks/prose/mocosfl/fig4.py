@@ -17,11 +17,10 @@ def numbers():
     ours = record("mocosfl/fig4")
     mean = ours.groupby(["cut_layer", "syncs_per_epoch"])[["linear_probe_accuracy", "identifiability"]].mean() * 100
     runs = ours.set_index(["seed", "cut_layer", "syncs_per_epoch"]).sort_index().linear_probe_accuracy * 100
-    measures = ["linear_probe_accuracy", "identifiability", "mean_divergence"]
+    measures = ["linear_probe_accuracy", "identifiability", "identifiability_common", "mean_divergence"]
     photographs = record("mocosfl/fig4", "workstation")
     real = photographs.groupby(["cut_layer", "syncs_per_epoch"])[measures].mean()
     one, three = comparisons("mocosfl-fig4-sync-frequency", profile="workstation")
-    images_alone = 100 * photographs.groupby(["cut_layer", "syncs_per_epoch"]).identifiability_common.mean()
     twice = record("mocosfl/table1", "workstation").query("clients == 5")
     twice = 100 * twice.groupby("cut_layer").linear_probe_accuracy.mean()
     (models_1, all_1), (models_3, all_3) = traffic(1, 10), traffic(3, 10)
@@ -36,7 +35,7 @@ def numbers():
         "from 1.84 to 0.85 at cut 3": [*real.mean_divergence[3]],
         "client in 92 % of cases": 100 * real.identifiability[1, 1],
         "and 78 %, where": 100 * real.identifiability[3, 10],
-        "guessing has 20 % and the images alone tell 43 to 46 %": (100 / 5, images_alone.max()),
+        "guessing has 20 % and the images alone tell 43 to 46 %": (100 / 5, 100 * real.identifiability_common.max()),
         "43.2 % with one layer and 36.0 % with three": [*twice],
         "(54.8, 63.2, 64.8, 65.2 %": mean.linear_probe_accuracy[3].tolist(),
         "(66.4, 65.9, 68.5, 68.3 %": mean.linear_probe_accuracy[1].tolist(),
