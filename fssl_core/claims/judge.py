@@ -19,8 +19,8 @@ from typing import Any
 
 import pandas as pd
 
-from fssl_core.claims.estimation import NotRun
-from fssl_core.claims.rules import Outcome, every
+from fssl_core.claims.estimation import LEVEL, NotRun
+from fssl_core.claims.rules import Outcome, every, weakest
 from fssl_core.claims.verdict import AS_PRINTED, Verdict
 from fssl_core.errors import DataError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
@@ -233,6 +233,10 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
             "unit": printed_deciding.unit if printed_deciding else "",
         }
     deciding, level = outcome.deciding()
+    doubt = deciding.doubt
+    known = [leaf for leaf in outcome.leaves() if not isnan(leaf.estimate.value)]
+    if isnan(deciding.estimate.value) and known:  # what was not run is the reason, what was run is shown
+        deciding, level = weakest(known), LEVEL
     low, high = deciding.estimate.interval(level)
     printed_by_name = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
     same = printed_by_name.get(deciding.name) or printed_deciding
@@ -241,7 +245,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     answer = outcome.answer()
     reason = ""
     if answer is None:
-        reason = deciding.doubt or ("one seed, no interval" if low != low else "both answers are possible")
+        reason = doubt or ("one seed, no interval" if low != low else "both answers are possible")
     return {
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,

@@ -7,7 +7,7 @@ import pandas as pd
 from fssl_core.claims.accuracies import table_claims
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
-from fssl_core.claims.rules import Outcome, across, agreed, ahead, best, every, fact, within
+from fssl_core.claims.rules import Outcome, across, agreed, ahead, best, every, fact, with_each, within
 from fssl_core.papers.reference import paper_table
 
 BASELINES = ["FedAvg", "Loss", "FedU", "EUC"]
@@ -169,19 +169,26 @@ def wins_on_both_partitions(cells: Cells) -> Outcome:
 
 @table_claim("ldawa-table3-fedavg-worse-single-class", "table3")
 def fedavg_worse_on_one_class(cells: Cells) -> Outcome:
-    each = ["ssl_method", "local_epochs"]
-    return ahead(cells.where(method="FedAvg"), "dirichlet:0.1", "one-class", each=each, column="partition")
+    def worse(part: Cells) -> Outcome:
+        each = ["ssl_method", "local_epochs"]
+        return ahead(part, "dirichlet:0.1", "one-class", each=each, column="partition")
+
+    return with_each(cells.where(method="FedAvg"), "ssl_method", SSL, worse)
 
 
 @table_claim("ldawa-table3-ldawa-same-at-e5", "table3")
 def same_at_five_epochs(cells: Cells) -> Outcome:
-    part = cells.where(method="L-DAWA", local_epochs=5)
-    return across(part, "partition", "one-class", "dirichlet:0.1", low=-2, high=2, each=["ssl_method"])
+    def same(part: Cells) -> Outcome:
+        return across(part, "partition", "one-class", "dirichlet:0.1", low=-2, high=2, each=["ssl_method"])
+
+    return with_each(cells.where(method="L-DAWA", local_epochs=5), "ssl_method", SSL, same)
 
 
 @table_claim("ldawa-table4-ldawa-wins-all-alphas", "table4")
 def wins_at_all_alphas(cells: Cells) -> Outcome:
-    wins = ahead(cells, "L-DAWA", "FedAvg", each=["ssl_method", "alpha"])
+    wins = with_each(
+        cells, "ssl_method", SSL, lambda part: ahead(part, "L-DAWA", "FedAvg", each=["ssl_method", "alpha"])
+    )
     if "CIFAR-10" not in cells.levels("dataset"):
         return wins
     printed_gains = {(("ssl_method", "SimCLR"), ("alpha", 0.1)): 9.37}
@@ -190,10 +197,12 @@ def wins_at_all_alphas(cells: Cells) -> Outcome:
 
 @table_claim("ldawa-table4-weak-trend", "table4")
 def weak_trend(cells: Cells) -> Outcome:
-    rises = across(cells, "alpha", 0.1, 0.6, low=0.0, each=["ssl_method", "method"])
-    ours = cells.where(method="L-DAWA")
-    peak = ahead(ours, [0.2], [0.1, 0.4, 0.6], each=["ssl_method"], column="alpha")
-    return every([rises, peak])
+    def trend(part: Cells) -> Outcome:
+        rises = across(part, "alpha", 0.1, 0.6, low=0.0, each=["ssl_method", "method"])
+        ours = part.where(method="L-DAWA")
+        return every([rises, ahead(ours, [0.2], [0.1, 0.4, 0.6], each=["ssl_method"], column="alpha")])
+
+    return with_each(cells, "ssl_method", SSL, trend)
 
 
 # ------------------------------------------------------- table5: Tiny ImageNet, table6: cross-device, table7: transfer

@@ -24,7 +24,7 @@ from fssl_core.claims.rules import (
     fact,
     ordered,
     share,
-    unknown,
+    with_each,
     within,
 )
 from fssl_core.costs.activations import client_memory
@@ -438,16 +438,11 @@ def medical_resources(costs: Costs) -> Outcome:
 # --------------------------------------------------------------------------------------- table2: three SSL methods
 
 
-def _with_each(cells: Cells, rule: Callable[[Cells], Outcome]) -> Outcome:
-    """What a rule finds with each of the three SSL methods; one that was not run leaves open what holds of all."""
-    ran = [name for name in SSL if name in cells.levels("ssl_method")]
-    absent = [unknown(name) for name in SSL if name not in ran]
-    return every([*(rule(cells.where(ssl_method=name)) for name in ran), *(absent if ran else [])])
-
-
 @trained("lwfedssl-table2-lw-comparable", "table2", by=["ssl_method"])
 def layerwise_comparable(runs: Runs) -> Outcome:
-    return _with_each(runs.mean(), lambda cells: equivalent(cells, LAYERWISE, WHOLE, 3, each=["ssl_method"]))
+    return with_each(
+        runs.mean(), "ssl_method", SSL, lambda cells: equivalent(cells, LAYERWISE, WHOLE, 3, each=["ssl_method"])
+    )
 
 
 @trained("lwfedssl-table2-prog-better", "table2", by=["ssl_method"])
@@ -462,20 +457,22 @@ def progressive_better(runs: Runs) -> Outcome:
         wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
         return every([on_average, share(wins, 0.75)])
 
-    return _with_each(runs.mean(), better)
+    return with_each(runs.mean(), "ssl_method", SSL, better)
 
 
 @trained("lwfedssl-table2-pretraining-helps", "table2", by=["ssl_method"], failing=["Scratch"])
 def pretraining_helps(runs: Runs) -> Outcome:
     cells = runs.mean()
     scratch, low = cells.mean(method="Scratch"), 20.0 if runs.size else 0.0
-    parts = []
-    for _, part in cells.each("method", "ssl_method"):
-        method, ssl_method = part.index.iloc[0]
-        name = f"{method} − Scratch, {ssl_method}"
-        if method != "Scratch":
-            parts.append(within(cells, part.mean() - scratch, name, low, strict=low == 0))
-    return every(parts)
+
+    def helps(encoders: Cells) -> Outcome:
+        leads = {name: part.mean() - scratch for name, part in encoders.each("method")}
+        (ssl_method,) = encoders.levels("ssl_method")
+        return every(
+            within(cells, lead, f"{name} − Scratch, {ssl_method}", low, strict=low == 0) for name, lead in leads.items()
+        )
+
+    return with_each(cells, "ssl_method", SSL, helps)
 
 
 @trained("lwfedssl-table2-centralized-upper", "table2", by=["ssl_method"])
@@ -488,7 +485,7 @@ def centralised_upper(runs: Runs) -> Outcome:
             parts.append(across(cells, "method", CENTRAL, PROGRESSIVE, low=-1.1, each=["ssl_method"]))
         return every(parts)
 
-    return _with_each(runs.mean(), upper)
+    return with_each(runs.mean(), "ssl_method", SSL, upper)
 
 
 # ------------------------------------------------------------------- table3: depth of a stage, table4: ResNet, add-ons

@@ -9,7 +9,7 @@ each does at the usual level (an intersection-union test), that it is not so whe
 them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, isnan, nan
@@ -107,7 +107,7 @@ class Joined:
         if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
             of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
         weakest_first = self.needed == len(self.parts) or answer is False
-        found = min(of_it, key=_rounded_slack) if weakest_first else max(of_it, key=_rounded_slack)
+        found = weakest(of_it) if weakest_first else max(of_it, key=_rounded_slack)
         return found.deciding(at(found))
 
 
@@ -115,6 +115,11 @@ def _rounded_slack(part: "Statement | Joined") -> float:
     """Equal for equal numbers, whose last bits are the machine's; what is unknown decides last."""
     slack = part.slack()
     return inf if isnan(slack) else float(f"{slack:.9g}")
+
+
+def weakest(parts: "Iterable[Statement | Joined]") -> "Statement | Joined":
+    """The one that holds least surely, or fails most surely."""
+    return min(parts, key=_rounded_slack)
 
 
 Outcome = Statement | Joined
@@ -144,6 +149,13 @@ def agreed(parts: Iterable[Outcome]) -> Outcome:
 def unknown(what: str) -> Statement:
     """A part of a claim for which nothing was run: with it the whole can fail, and not hold."""
     return Statement(what, Estimate(nan, nan), doubt=f"needs {what}")
+
+
+def with_each(cells: Cells, column: str, levels: Sequence[str], rule: Callable[[Cells], Outcome]) -> Outcome:
+    """What a rule finds at each of these levels of a column; one that was not run leaves open what holds of all."""
+    ran = [level for level in levels if level in cells.levels(column)]
+    absent = [unknown(level) for level in levels if level not in ran]
+    return every([*(rule(cells.where(**{column: level})) for level in ran), *(absent if ran else [])])
 
 
 def share(parts: Iterable[Outcome], least: float) -> Outcome:

@@ -21,6 +21,8 @@ from fssl_core.claims.rules import (
     ordered,
     share,
     unknown,
+    with_each,
+    within,
 )
 
 INF = float("inf")
@@ -72,6 +74,19 @@ def test_what_is_unknown_leaves_open_what_does_not_fail():
     assert every([unknown("more"), OPEN]).deciding()[0] is OPEN
     assert every([unknown("more"), NO]).answer() is False
     assert any_of([unknown("more"), YES]).answer() is True
+
+
+def test_a_rule_about_each_level_knows_which_were_not_run():
+    cells = Cells(pd.DataFrame({"color": ["red", "blue"], "value": [2.0, 3.0]}), "value", ["color"], exact=True)
+
+    def positive(part: Cells) -> Statement:
+        return within(part, part.mean(), part.levels("color")[0], low=2.5)
+
+    assert with_each(cells, "color", ["blue"], positive).answer() is True
+    assert with_each(cells, "color", ["blue", "green"], positive).answer() is None
+    assert with_each(cells, "color", ["red", "green"], positive).answer() is False
+    with pytest.raises(NotRun):
+        with_each(cells, "color", ["green"], positive)
 
 
 def test_a_share_is_rounded_up():
