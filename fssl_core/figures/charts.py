@@ -28,7 +28,6 @@ def partition(data: Dataset, parts: Sequence[Tensor], *, subtitle: str, title: s
         data: the images that are spread.
         parts: indices of each client's training images.
         subtitle: data and partition scheme; the partition's heterogeneity, 0 (IID) to 1, is added.
-        title: the figure's title.
     """
     labels, classes = data.train.labels, data.classes
     if not data.labelled:  # only the sizes of the clients can be shown
@@ -48,7 +47,6 @@ def counts_of_classes(counts: Mapping[str, np.ndarray], classes: Sequence[str], 
         counts: by the panel's title, ``[clients, classes]``.
         classes: their names.
         subtitle: the data and what was drawn.
-        title: the figure's title.
 
     Raises:
         SettingError: a matrix has another number of classes than there are names.
@@ -103,8 +101,6 @@ def curves(
         frame: tidy, with the columns ``x``, ``hue``, ``panel`` and the metrics; a row without a metric is left out.
         x: column of the x axis; its values become the ticks.
         metrics: column -> label of the y axis.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
         hue: column whose values become lines; a method has its colour of all figures.
         panel: column whose values become panels with their titles; None for one.
         x_label: the column's name unless given.
@@ -261,8 +257,6 @@ def bars(
         frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out.
         x: column of the groups of bars: numbers ascend, words come in order of appearance.
         y: column of the heights.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
         hue: column whose values become the bars of a group, in the styles of :func:`style.method_styles`.
         panel: column whose values become panels with their titles; None for one panel.
         paper: the paper's values in the same columns and the same unit, one row a cell. Panels and groups that only

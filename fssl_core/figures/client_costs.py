@@ -60,8 +60,6 @@ def traffic_and_accuracy(
         results: a row per run with the columns panel, cut_layer, method and ``metric`` (a fraction): mean and
             standard deviation over rows, usually seeds.
         metric: the accuracy to draw.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
 
     Raises:
         SettingError: a part that is none of ``PARTS``, or results of a panel or at a cut without traffic.
@@ -114,7 +112,6 @@ def traffic_by_cut(frame: pd.DataFrame, *, subtitle: str, title: str = "Traffic 
         frame: a row per cut with the columns architecture, strides, rule, cut_layer, activation_bytes,
             sync_bytes and total_bytes; a panel per architecture, strides and rule.
         subtitle: image size, images and syncs.
-        title: the figure's title.
     """
     groups = list(frame.groupby(["architecture", "strides", "rule"], sort=False))
     several = frame.groupby("architecture")["strides"].nunique()
@@ -147,7 +144,6 @@ def traffic_by_direction(rows: pd.DataFrame, *, subtitle: str, title: str) -> Fi
         rows: a row for each bar, in order: name, down_bytes, up_bytes and printed_bytes (the paper's total, which may
             be missing). The share that is written beside a bar is of the first one.
         subtitle: the model and the length of the training.
-        title: the figure's title.
     """
     fig, (axes,) = style.panels(1, width=8.0, height=0.9 + 0.42 * len(rows))
     gb = pd.DataFrame({"download": rows["down_bytes"] / GB, "upload": rows["up_bytes"] / GB}).set_axis(rows["name"])
@@ -184,7 +180,6 @@ def divergence_and_costs(
             over rows, usually seeds.
         costs: rows of ``costs.compute_table``, of one architecture and norm.
         subtitle: profile, data and seeds of the divergence, architecture of the costs.
-        title: the figure's title.
         paper: the paper's values in columns of ``costs``: scheme, cut_layer, batch, forward_macs and memory_bytes, of
             which a row may leave out either.
     """
@@ -267,7 +262,6 @@ def resources_by_stage(
     Args:
         curves: rows of :func:`~fssl_core.costs.layerwise.cost_curves` with a column memory_bytes added.
         subtitle: the model and its input.
-        title: the figure's title.
         printed_peaks: the paper's peak memory by method, in bytes, drawn as diamonds in
             the middle of the stage that needs most.
     """

@@ -63,8 +63,6 @@ def rules_in_order(
         results: a row per run with the columns method, seed, ``metric`` (a fraction) and ``also``.
         metric: the length of the bars: mean and standard deviation over seeds.
         baseline: the method that the others are compared with, seed by seed: mean and standard error, in points.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
         also: column of a second fraction, whose mean is drawn as a circle over the bar.
         also_label: what it is, for the legend.
         x_label: what ``metric`` is.
@@ -136,7 +134,6 @@ def stated_gains(
             points; a missing number is left out.
         rules: columns of the ways of counting, the one that the text uses first; at most four.
         subtitle: what the numbers are made from.
-        title: the figure's title.
         x_label: of the axis.
     """
     rows = frame.reset_index(drop=True)
@@ -178,8 +175,6 @@ def challenges(
         results: a row per run and panel, with the columns panel ("a", "b" or "c"; others are left out), method,
             ``metric`` (a fraction), batch, clients, negatives and negative_similarity, of which a panel reads its own.
         metric: the accuracy to draw.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
         chance: accuracy of guessing, drawn as a line.
     """
     import seaborn as sns

@@ -44,7 +44,6 @@ def scaling(
         angles: a row per client with the columns angle_before_degrees and angle_after_degrees, to the global model,
             and length_factor, the length after scaling over that before.
         subtitle: what was computed.
-        title: the figure's title.
 
     Raises:
         SettingError: a kind that is none of ``KINDS``.
@@ -120,7 +119,6 @@ def normalisation_sets(
             on this one; the columns are K first views and then the K second views of the same images.
         index: channel and column of that map, which has a frame.
         subtitle: how it was found.
-        title: the figure's title.
     """
     channels, views = next(iter(reached.values())).shape
     fig, grid = style.panels(len(reached), width=1.2 + 0.3 * views, height=1.1 + 0.26 * channels, sharey=True)
@@ -143,7 +141,6 @@ def changes_by_stage(changes: pd.DataFrame, *, subtitle: str, title: str) -> Fig
     Args:
         changes: a row for each unit that was there: method, stage and unit from 1, and largest_change, of a parameter.
         subtitle: the model and its training.
-        title: the figure's title.
     """
     methods, keys = list(dict.fromkeys(changes["method"])), {}
     stages, units = (range(1, int(changes[name].max()) + 1) for name in ("stage", "unit"))
@@ -174,7 +171,6 @@ def map_sides(rows: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
         rows: in order of the layers, the same for all variants: architecture, variant, layer, side (in pixels) and
             sent (whether this map goes to the rServer).
         subtitle: what was built.
-        title: the figure's title.
     """
     groups, variants = dict(list(rows.groupby("architecture", sort=False))), list(dict.fromkeys(rows["variant"]))
     fig, grid = style.panels(len(groups), width=4.6, height=3.5)
@@ -206,7 +202,6 @@ def balance_cases(cases: Mapping[str, np.ndarray], lost: pd.DataFrame, *, subtit
         lost: a row for each case and each choice of clients that deliver: case (as in ``cases``), missing (the share,
             0 to 1, that do not) and total_variation (0 to 1). Their mean is drawn, with the least and the largest.
         subtitle: what was made up.
-        title: the figure's title.
 
     Raises:
         SettingError: a case in ``lost`` is not in ``cases``.

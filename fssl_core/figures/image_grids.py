@@ -62,7 +62,6 @@ def side_by_side(images: Mapping[str, Tensor], *, subtitle: str, title: str) -> 
     Args:
         images: name -> uint8 or float in [0, 1], [3, H, W] or [1, H, W].
         subtitle: where the images come from.
-        title: the figure's title.
     """
     fig, grid = style.panels(len(images), width=2.0, height=2.0, most=6)
     for axes, (name, image) in zip(grid, images.items(), strict=True):
@@ -86,7 +85,6 @@ def samples(sets: Mapping[str, Mapping[str, Tensor] | str], *, subtitle: str, ti
         sets: title of the panel -> by class, its images on the CPU, uint8 ``[images, C, H, W]`` with C 1 or 3 and equal
             shapes within a panel; or a sentence that says why there are none.
         subtitle: where the images come from.
-        title: the figure's title.
     """
     shown = list(sets.items())
     most = max((len(row) for _, value in shown if not isinstance(value, str) for row in value.values()), default=10)
@@ -126,7 +124,6 @@ def activation_grid(
         image: uint8, [3, H, W] or [1, H, W].
         activations: layer -> float, [channels, h, w]; put the channels to show first.
         subtitle: model, image and how channels were chosen.
-        title: the figure's title.
         captions: layer -> a short text under its column, e.g. its similarity to the input.
         channels: rows to draw.
     """
@@ -169,8 +166,6 @@ def saliency_maps(
         maps: name of the network -> float ``[n, H, W]``, at least 0.
         shares: the same names -> what share of the map of each image lies on the half of interest, ``[N]`` in [0, 1].
         share_label: what share that is.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
 
     Raises:
         DataError: a map does not have the images' shape, or the names differ.

@@ -29,7 +29,6 @@ def trajectories(
         frame: positions in order of time with the columns method, client, online_x, online_y, momentum_x, momentum_y
             and synced. A row with ``synced`` is the position right after a sync, so the way there is the jump.
         subtitle: decay, steps and syncs.
-        title: the figure's title.
         optima: client -> where its own loss is smallest, drawn as a star.
     """
     import seaborn as sns
@@ -83,8 +82,6 @@ def misalignment(
     Args:
         steps: a row per step with the columns setting, method, seed, step, misalignment, misalignment_before_sync and
             synced; a panel per setting.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
     """
     groups = list(steps.groupby("setting", sort=False))
     most = 2 if len(groups) == 4 else 3
@@ -134,9 +131,7 @@ def identifiability(
     Args:
         frame: columns ``x``, method, identifiability and identifiability_common (fractions); NaNs are left out.
         chance: accuracy of guessing, 1 / clients.
-        subtitle: profile, data and seeds.
         x: column of the x axis.
-        title: the figure's title.
     """
     frame = frame.dropna(subset=["identifiability"])
     tidy = frame.melt([x, "method"], [*MODELS], "model", "traced")

@@ -41,7 +41,6 @@ def loss_landscapes(
             explained_variance_y (fractions), which the axes are labelled with.
         rings: with ``row``, ``column``, x and y, points of one closed line in each panel.
         subtitle: profile, data and seed.
-        title: the figure's title.
         row: column of the frames whose values become rows of panels.
         column: column of the frames whose values become columns of panels.
 
@@ -123,8 +122,6 @@ def clusters(
         planes: title of the panel -> points float [N, 2], and their labels int [N], both on the CPU.
         classes: name of each label.
         notes: title of a panel -> a line below it, such as its measures.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
     """
     import seaborn as sns
 

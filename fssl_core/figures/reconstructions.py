@@ -110,8 +110,6 @@ def inversion_attack(
         originals: the attacked images, uint8 ``[images, C, H, W]`` with C 1 or 3.
         reconstructions: method -> cut layer -> uint8 ``[images, C, H, W]``; the same cuts for each method. Empty where
             there are none: then measures are drawn alone.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
 
     Raises:
         DataError: reconstructions are not of the originals' shape, or methods have different cuts.
@@ -151,8 +149,6 @@ def attacks_by_depth(
             ``mean_image_`` before them, of the mean of an attacker's images as the guess for every image.
         originals: the attacked images, uint8 ``[images, C, H, W]``.
         reconstructions: (system, attack) -> layers -> uint8 ``[images, C, H, W]``; a panel each.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
 
     Raises:
         DataError: reconstructions are not of the originals' shape.
@@ -194,8 +190,6 @@ def reconstruction_cases(
         pictures: name -> uint8 ``[rows, images, C, H, W]``, a panel each; first what is to be found. Empty where there
             are none: then measures are drawn alone.
         rows: what each row of a panel is.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
 
     Raises:
         DataError: a picture has not as many rows as there are names, or another shape than the first.
@@ -238,7 +232,6 @@ def reconstructions_by_arm(
         originals: uint8 ``[images, C, H, W]`` with C 1 or 3.
         reconstructions: label of the row -> uint8 of the same shape.
         subtitle: profile, data and seed.
-        title: the figure's title.
 
     Raises:
         DataError: a reconstruction is not of the originals' shape.

@@ -69,8 +69,6 @@ def scatter(
         runs: tidy, a row per run.
         xs: columns of the x axes -> their labels, a column of panels each.
         y: column of the y axis, a fraction shown as percent; more is better.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
         hue: column that decides colour and marker.
         choice: column that tells the points of one ``hue`` apart, and is written at them: into the marker when it is
             short everywhere, as a number of layers; else beside it, where it covers least.
@@ -200,8 +198,6 @@ def quoted_costs(
             points are means, usually over seeds, with the standard deviation.
         costs: column of ``printed``: the label of its axis.
         counted: of some of these columns our count for the method that is not quoted, a dotted line.
-        subtitle: profile, data and seeds.
-        title: the figure's title.
     """
     settings, methods = list(dict.fromkeys(printed["setting"])), list(dict.fromkeys(ours["method"]))
     styles = style.method_styles([*printed["method"], *methods])
