@@ -89,7 +89,6 @@ def curves(
     panel: str | None = None,
     x_label: str | None = None,
     percent: Collection[str] = (),
-    log: Collection[str] = (),
     chance: float | None = None,
     paper: pd.DataFrame | None = None,
 ) -> Figure:
@@ -105,12 +104,11 @@ def curves(
         panel: column whose values become panels with their titles; None for one.
         x_label: the column's name unless given.
         percent: the metrics that are fractions and shown as percent.
-        log: the metrics whose axis is logarithmic.
         chance: of guessing, drawn as a line where a metric is shown as percent.
         paper: the paper's values in the same columns, drawn as diamonds, those of one x side by side.
 
     Raises:
-        SettingError: ``percent`` or ``log`` names no metric.
+        SettingError: ``percent`` names no metric.
     """
     ticks, styles = sorted(frame[x].unique()), style.method_styles(frame[hue])
     offset = 0.08 * min(np.diff(ticks), default=1)
@@ -128,7 +126,7 @@ def curves(
                     x_values, paper_rows[metric], **style.PRINTED_MARK | {"markerfacecolor": look.colour, "zorder": 4}
                 )
 
-    fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x_label or x, percent, log, chance)
+    fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x_label or x, percent, (), chance)
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"), keys=keys)
 
 
@@ -151,7 +149,8 @@ def by_round(
 
     Args:
         frame: as there, with the column round (from 1), or another one that is ``x``.
-        metrics, subtitle, title, hue, panel, percent, log, chance: as there.
+        metrics, subtitle, title, hue, panel, percent, chance: as there.
+        log: the metrics whose axis is logarithmic.
         bounds: metric -> the least and the largest value that it can have, where its bands end; those of a fraction
             end at 0 and 1.
 

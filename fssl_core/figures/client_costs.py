@@ -45,7 +45,6 @@ ABOVE = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsiz
 def traffic_and_accuracy(
     traffic: pd.DataFrame,
     results: pd.DataFrame,
-    metric: str = "linear_probe_accuracy",
     *,
     subtitle: str,
     title: str = "Traffic and accuracy by cut layer",
@@ -57,9 +56,8 @@ def traffic_and_accuracy(
     Args:
         traffic: tidy, with the columns panel, cut_layer, part (a key of ``PARTS``) and bytes. A panel for each value
             of panel, in order of appearance; rows of the same part and cut are added.
-        results: a row per run with the columns panel, cut_layer, method and ``metric`` (a fraction): mean and
-            standard deviation over rows, usually seeds.
-        metric: the accuracy to draw.
+        results: a row per run with the columns panel, cut_layer, method and linear_probe_accuracy (a fraction): mean
+            and standard deviation over rows, usually seeds.
 
     Raises:
         SettingError: a part that is none of ``PARTS``, or results of a panel or at a cut without traffic.
@@ -71,6 +69,7 @@ def traffic_and_accuracy(
         check_choice("panel", panel, groups)
         for cut in set(runs["cut_layer"]):
             check_choice("cut_layer", cut, sorted(set(groups[panel]["cut_layer"])))
+    metric = "linear_probe_accuracy"
     results = results.dropna(subset=metric)
     fig, grid = style.panels(len(groups), width=5.2, height=3.6, most=2)
     styles = style.method_styles(results["method"])

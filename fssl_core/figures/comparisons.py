@@ -15,30 +15,26 @@ LINES = {"a": ("batch", "images in a client's step"), "b": ("clients", "clients 
 TITLES = {"a": "(a) batch", "b": "(b) clients", "c": "(c) negatives"}
 
 
-def paired_differences(
-    results: pd.DataFrame, metric: str, baseline: str, *, by: str = "method", pair: str = "seed"
-) -> pd.DataFrame:
+def paired_differences(results: pd.DataFrame, metric: str, baseline: str) -> pd.DataFrame:
     """Differences to a baseline run of the same seed: what the seeds have in common cancels.
 
     Args:
-        results: a row per run with the columns ``by``, ``pair`` and ``metric``; rows without ``metric`` are left out.
+        results: a row per run with the columns method, seed and ``metric``; rows without ``metric`` are left out.
         metric: what is compared.
-        baseline: a value of ``by``.
-        by: column of what is compared with the baseline.
-        pair: column that says which runs belong together.
+        baseline: the method that the others are compared with.
 
     Returns:
-        a row for each other value of ``by``, in order of appearance, with the columns difference (the mean over
-        pairs, in the unit of ``metric``), standard_error (of that mean; NaN for one pair) and pairs.
+        a row for each other method, in order of appearance, with the columns difference (the mean over pairs, in the
+        unit of ``metric``), standard_error (of that mean; NaN for one pair) and pairs.
 
     Raises:
         SettingError: there is no such baseline.
-        DataError: there are two runs of one ``by`` and ``pair``.
+        DataError: there are two runs of one method and seed.
     """
-    check_choice("baseline", baseline, list(results[by]))
-    if results.duplicated([by, pair]).any():
-        raise DataError(f"Two runs have the same {by} and {pair}: choose one of them.")
-    table = results.pivot(index=pair, columns=by, values=metric)[list(dict.fromkeys(results[by]))]
+    check_choice("baseline", baseline, list(results["method"]))
+    if results.duplicated(["method", "seed"]).any():
+        raise DataError("Two runs have the same method and seed: choose one of them.")
+    table = results.pivot(index="seed", columns="method", values=metric)[list(dict.fromkeys(results["method"]))]
     differences = table.drop(columns=baseline).sub(table[baseline], axis=0)
     return pd.DataFrame(
         {"difference": differences.mean(), "standard_error": differences.sem(), "pairs": differences.count()}
@@ -47,46 +43,36 @@ def paired_differences(
 
 @style.use_style()
 def rules_in_order(
-    results: pd.DataFrame,
-    metric: str = "accuracy",
-    *,
-    baseline: str,
-    subtitle: str,
-    title: str,
-    also: str | None = None,
-    also_label: str = "",
-    x_label: str = "linear probe accuracy",
+    results: pd.DataFrame, *, baseline: str, also: str, also_label: str, subtitle: str, title: str
 ) -> Figure:
     """Left: a bar for each method, best first, with each seed as a dot. Right: differences to the baseline by seed.
 
     Args:
-        results: a row per run with the columns method, seed, ``metric`` (a fraction) and ``also``.
-        metric: the length of the bars: mean and standard deviation over seeds.
+        results: a row per run with the columns method, seed, accuracy (of a linear probe, a fraction) and ``also``;
+            bars are means and standard deviations of the accuracy over seeds.
         baseline: the method that the others are compared with, seed by seed: mean and standard error, in points.
         also: column of a second fraction, whose mean is drawn as a circle over the bar.
         also_label: what it is, for the legend.
-        x_label: what ``metric`` is.
 
     Raises:
         SettingError, DataError: as :func:`paired_differences`.
     """
     import seaborn as sns
 
-    paired = paired_differences(results, metric, baseline)
-    means = results.groupby("method")[metric].mean().sort_values(ascending=False)
+    paired = paired_differences(results, "accuracy", baseline)
+    means = results.groupby("method")["accuracy"].mean().sort_values(ascending=False)
     order, colours = list(means.index), {name: of.colour for name, of in style.method_styles(results["method"]).items()}
     fig, (left, right) = style.panels(2, width=5.2, height=0.9 + 0.33 * len(order), sharey=True)
     several = results["seed"].nunique() > 1
     options = {"y": "method", "order": order, "ax": left}
     sns.barplot(
-        results, x=metric, hue="method", palette=colours, width=0.7, saturation=1, errorbar="sd" if several else None,
-        capsize=0.3, err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
+        results, x="accuracy", hue="method", palette=colours, width=0.7, saturation=1, capsize=0.3,
+        errorbar="sd" if several else None, err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
     )  # fmt: skip
-    sns.stripplot(results, x=metric, color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **options)
+    sns.stripplot(results, x="accuracy", color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **options)
     style.move_dots(left, up=0.2)
-    if also is not None:
-        seconds = results.groupby("method")[also].mean().reindex(order)
-        left.plot(seconds, order, "o", markersize=6, markerfacecolor="white", markeredgecolor="black", label=also_label)
+    seconds = results.groupby("method")[also].mean().reindex(order)
+    left.plot(seconds, order, "o", markersize=6, markerfacecolor="white", markeredgecolor="black", label=also_label)
     for index, mean in enumerate(means):
         left.annotate(
             f"{100 * mean:.1f}", (0, index), (4, 0), textcoords="offset points", va="center", fontsize=8,
@@ -104,27 +90,20 @@ def rules_in_order(
     left.axvline(means[baseline], color=GREY, linestyle=":", zorder=3, label=baseline)
     right.axvline(0, color=GREY, linestyle=":")
     left.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
-    left.set_xlabel(f"{x_label} (%)")
+    left.set_xlabel("linear probe accuracy (%)")
     left.set_ylabel("")
     right.set_xlabel(f"difference to {baseline} of the same seed (points)")
     for axes in (left, right):
         axes.grid(False, axis="y")
         axes.tick_params(axis="y", length=0)
-    sizes = results.groupby("method")[metric].count()
+    sizes = results.groupby("method")["accuracy"].count()
     return style.finish(
         fig, title, subtitle, style.spread_note(sizes, "left, bars", "lines"), keys=errors if several else {}
     )
 
 
 @style.use_style()
-def stated_gains(
-    frame: pd.DataFrame,
-    rules: Sequence[str],
-    *,
-    subtitle: str,
-    title: str,
-    x_label: str = "gain (points)",
-) -> Figure:
+def stated_gains(frame: pd.DataFrame, rules: Sequence[str], *, subtitle: str, title: str) -> Figure:
     """A line for each gain that a text states: the stated number as a diamond, a marker for each way of counting.
 
     What a rule gives within rounding of the stated number lies on the diamond. Rows that no rule matches are in bold.
@@ -134,7 +113,6 @@ def stated_gains(
             points; a missing number is left out.
         rules: columns of the ways of counting, the one that the text uses first; at most four.
         subtitle: what the numbers are made from.
-        x_label: of the axis.
     """
     rows = frame.reset_index(drop=True)
     fig, (axes,) = style.panels(1, width=8.6, height=0.9 + 0.27 * len(rows))
@@ -153,19 +131,12 @@ def stated_gains(
         label.set_fontweight("normal" if holds else "bold")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(x_label)
+    axes.set_xlabel("gain (points)")
     return style.finish(fig, title, subtitle, columns=3)
 
 
 @style.use_style()
-def challenges(
-    results: pd.DataFrame,
-    metric: str = "knn_accuracy",
-    *,
-    subtitle: str,
-    title: str,
-    chance: float | None = None,
-) -> Figure:
+def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: float | None = None) -> Figure:
     """Accuracy against the batch (a), the number of clients (b) and what the queue holds (c).
 
     Mean and standard deviation over rows, usually seeds, with each row as a dot. Under a bar of panel (c) stands the
@@ -173,12 +144,12 @@ def challenges(
 
     Args:
         results: a row per run and panel, with the columns panel ("a", "b" or "c"; others are left out), method,
-            ``metric`` (a fraction), batch, clients, negatives and negative_similarity, of which a panel reads its own.
-        metric: the accuracy to draw.
+            knn_accuracy (a fraction), batch, clients, negatives and negative_similarity; a panel reads its own.
         chance: accuracy of guessing, drawn as a line.
     """
     import seaborn as sns
 
+    metric = "knn_accuracy"
     results = results[results["panel"].isin(TITLES)].dropna(subset=metric)
     styles = style.method_styles(results["method"])
     fig, grid = style.panels(3, width=3.7, height=3.3, sharey=True)

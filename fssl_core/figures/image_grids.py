@@ -16,6 +16,7 @@ from fssl_core.figures import style
 
 COLUMNS = 2  # panels of samples in a row
 WIDTH, IMAGES, TITLE = 4.8, 3.6, 0.4  # inches: width of a panel, of the images in it, height of its title
+CHANNELS = 3  # of an activation, a row each
 ROW = 0.55  # inches, of a row of maps
 CEILING = 0.99  # quantile of a map from which on it is brightest: a few pixels would else leave the rest black
 
@@ -116,32 +117,30 @@ def activation_grid(
     subtitle: str,
     title: str = "What a layer still shows of the image",
     captions: Mapping[int, str] | None = None,
-    channels: int = 3,
 ) -> Figure:
-    """The input image and the first channels of each layer's activation, each channel stretched to its own range.
+    """The input image and the first channels of each layer's activation, each stretched to its own range.
 
     Args:
         image: uint8, [3, H, W] or [1, H, W].
         activations: layer -> float, [channels, h, w]; put the channels to show first.
         subtitle: model, image and how channels were chosen.
         captions: layer -> a short text under its column, e.g. its similarity to the input.
-        channels: rows to draw.
     """
     columns = 1 + len(activations)
-    fig, grid = style.panels(columns * channels, width=1.35, height=1.35, most=columns)
+    fig, grid = style.panels(columns * CHANNELS, width=1.35, height=1.35, most=columns)
     for axes in grid:
         axes.set_axis_off()
     _picture(grid[0], image)
     grid[0].set_title("input", loc="center")
     for column, (layer, maps) in enumerate(activations.items(), start=1):
-        for row in range(min(channels, len(maps))):
+        for row in range(min(CHANNELS, len(maps))):
             grid[row * columns + column].imshow(
                 maps[row].float().cpu().numpy(), cmap="viridis", interpolation="nearest"
             )
         grid[column].set_title(f"layer {layer}", loc="center")
         size = f"{maps.shape[-2]}×{maps.shape[-1]}"
         text = size if captions is None else f"{size}\n{captions[layer]}"
-        bottom = grid[(channels - 1) * columns + column]
+        bottom = grid[(CHANNELS - 1) * columns + column]
         bottom.text(0.5, -0.06, text, transform=bottom.transAxes, ha="center", va="top", fontsize=8, color=style.MUTED)
     return style.finish(fig, title, subtitle)
 

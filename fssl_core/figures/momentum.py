@@ -115,14 +115,7 @@ def misalignment(
     return style.finish(fig, title, subtitle, "lines: mean, bands: least to largest over seeds" if several else "")
 
 
-def identifiability(
-    frame: pd.DataFrame,
-    *,
-    chance: float,
-    subtitle: str,
-    x: str = "setting",
-    title: str = "Can a key tell which client made it?",
-) -> Figure:
+def identifiability(frame: pd.DataFrame, *, chance: float, subtitle: str, x: str = "setting") -> Figure:
     """Client identifiability of the keys through the clients' own models, beside the same images through one model.
 
     Numbers on the x axis (steps, cut layers) give lines, words give bars; both with the mean over seeds and their
@@ -138,6 +131,7 @@ def identifiability(
     order = {name: index for index, name in enumerate(dict.fromkeys(frame["method"]))}
     tidy = tidy.sort_values("method", key=lambda names: names.map(order), kind="stable")
     tidy["keys"] = tidy["method"] + ", " + tidy["model"].map(MODELS)
+    title = "Can a key tell which client made it?"
     common = {"hue": "keys", "chance": chance, "subtitle": subtitle, "title": title}
     label, y_label = {"cut_layer": style.CUT_LAYER, "setting": ""}.get(x, x), "keys traced to their client"
     if pd.api.types.is_numeric_dtype(frame[x]):

@@ -20,41 +20,34 @@ STEP = {"color": "#e8412c", "linewidth": 1.8, "marker": ".", "markersize": 6}
 
 @style.use_style()
 def loss_landscapes(
-    surfaces: pd.DataFrame,
-    paths: pd.DataFrame,
-    rings: pd.DataFrame,
-    *,
-    subtitle: str,
-    title: str,
-    row: str = "ssl_method",
-    column: str = "method",
+    surfaces: pd.DataFrame, paths: pd.DataFrame, rings: pd.DataFrame, *, subtitle: str, title: str
 ) -> Figure:
     """A panel for each run: the loss by colour, the path of the global models, and the circle of the sharpness.
 
-    The panels of a row share their colours, and so can be compared; losses of different objectives cannot. Colours
-    change faster near the row's smallest loss, so that basins show beside cliffs.
+    A row of panels is of one objective. They share their colours, and so can be compared; losses of different
+    objectives cannot. Colours change faster near the row's smallest loss, so that basins show beside cliffs.
 
     Args:
-        surfaces: tidy, with the columns ``row``, ``column``, x, y and loss on a grid; a loss that is not finite is
-            left blank.
-        paths: with ``row``, ``column``, x and y in the order of training, and explained_variance_x and
+        surfaces: tidy, with the columns ssl_method (rows of panels), method (columns of panels), x, y and loss on a
+            grid; a loss that is not finite is left blank.
+        paths: with ssl_method, method, x and y in the order of training, and explained_variance_x and
             explained_variance_y (fractions), which the axes are labelled with.
-        rings: with ``row``, ``column``, x and y, points of one closed line in each panel.
+        rings: with ssl_method, method, x and y, points of one closed line in each panel.
         subtitle: profile, data and seed.
-        row: column of the frames whose values become rows of panels.
-        column: column of the frames whose values become columns of panels.
 
     Raises:
         DataError: a row of panels has no finite loss, or only one.
     """
-    rows, columns = ([*dict.fromkeys(surfaces[name])] for name in (row, column))
-    levels = {value: _levels(surfaces.loc[surfaces[row] == value, "loss"].to_numpy(), str(value)) for value in rows}
+    rows, columns = ([*dict.fromkeys(surfaces[name])] for name in ("ssl_method", "method"))
+    levels = {
+        value: _levels(surfaces.loc[surfaces["ssl_method"] == value, "loss"].to_numpy(), str(value)) for value in rows
+    }
     fig, grid = style.panels(len(rows) * len(columns), width=4.4, height=3.9, most=len(columns))
     for number, value in enumerate(rows):
-        row_frames = [frame[frame[row] == value] for frame in (surfaces, paths, rings)]
+        row_frames = [frame[frame["ssl_method"] == value] for frame in (surfaces, paths, rings)]
         line = grid[number * len(columns) : (number + 1) * len(columns)]
         for axes, name in zip(line, columns, strict=True):
-            surface, path, ring = (frame[frame[column] == name] for frame in row_frames)
+            surface, path, ring = (frame[frame["method"] == name] for frame in row_frames)
             if surface.empty:
                 axes.set_axis_off()
                 continue

@@ -18,6 +18,7 @@ MEASURES = {"mse": "MSE", "psnr": "PSNR (dB)", "ssim": "SSIM"}  # pixels in [0, 
 EXPLAINED = {**MEASURES, "explained": "explained share"}
 REFERENCES = {"untrained": ("untrained decoder", ":"), "mean_image": ("mean image", "-.")}
 PANEL_ROW = 5  # mosaics side by side
+FOUND = ("view 1", "view 2", "image")  # by an attack: the rows of a mosaic
 PARTS = {  # of an attack's errors
     "views": MethodStyle(METHOD_COLOURS["MFCL"], "o", ""),
     "images": MethodStyle(OTHERS[1].colour, "s", ""),
@@ -171,14 +172,7 @@ def attacks_by_depth(
 
 
 @style.use_style()
-def reconstruction_cases(
-    results: pd.DataFrame,
-    pictures: Mapping[str, Tensor],
-    *,
-    rows: tuple[str, ...] = ("view 1", "view 2", "image"),
-    subtitle: str,
-    title: str,
-) -> Figure:
+def reconstruction_cases(results: pd.DataFrame, pictures: Mapping[str, Tensor], *, subtitle: str, title: str) -> Figure:
     """Reconstructions, a panel for each attack; below, four measures of all attacks, a row each.
 
     Markers are means and standard deviations over rows of ``results``, usually seeds, with each row as a dot.
@@ -187,19 +181,20 @@ def reconstruction_cases(
         results: a row per attack and part with the columns attack (its name), part (``"views"`` or ``"images"``), mse,
             psnr (decibel), ssim and explained (see :func:`fssl_core.privacy.image_quality.explained`); and grey_mse,
             of a grey view. Attacks are drawn in their order.
-        pictures: name -> uint8 ``[rows, images, C, H, W]``, a panel each; first what is to be found. Empty where there
-            are none: then measures are drawn alone.
-        rows: what each row of a panel is.
+        pictures: name -> uint8 ``[3, images, C, H, W]``, a panel each with the rows of ``FOUND``; first what is to be
+            found. Empty where there are none: then measures are drawn alone.
 
     Raises:
-        DataError: a picture has not as many rows as there are names, or another shape than the first.
+        DataError: a picture has another number of rows, or another shape than the first.
     """
     shapes = {name: list(images.shape) for name, images in pictures.items()}
     first = next(iter(shapes.values()), None)
-    if any(shape != first or shape[0] != len(rows) for shape in shapes.values()):
-        raise DataError(f"Panels of {len(rows)} rows need images [{len(rows)}, images, C, H, W], all alike: {shapes}.")
+    if any(shape != first or shape[0] != len(FOUND) for shape in shapes.values()):
+        raise DataError(
+            f"Panels of {len(FOUND)} rows need images [{len(FOUND)}, images, C, H, W], all alike: {shapes}."
+        )
     attacks = list(dict.fromkeys(results["attack"]))
-    named = {name: dict(zip(rows, images, strict=True)) for name, images in pictures.items()}
+    named = {name: dict(zip(FOUND, images, strict=True)) for name, images in pictures.items()}
     fig, lower = _pictures_above(named, 1.3 + 0.24 * len(attacks), columns=PANEL_ROW)
     measured = list(lower.subplots(1, len(EXPLAINED), sharey=True))
     for axes, (measure, label) in zip(measured, EXPLAINED.items(), strict=True):
@@ -219,13 +214,7 @@ def reconstruction_cases(
 
 
 @style.use_style()
-def reconstructions_by_arm(
-    originals: Tensor,
-    reconstructions: Mapping[str, Tensor],
-    *,
-    subtitle: str,
-    title: str = "What the attacker makes of the activations",
-) -> Figure:
+def reconstructions_by_arm(originals: Tensor, reconstructions: Mapping[str, Tensor], *, subtitle: str) -> Figure:
     """A row of attacked images, and one of its reconstructions for each attacked model.
 
     Args:
@@ -240,4 +229,4 @@ def reconstructions_by_arm(
     count, _, height, width = originals.shape
     fig, (axes,) = style.panels(1, width=8.5, height=6.0 * len(rows) * height / (count * width))
     draw_mosaic(axes, rows)
-    return style.finish(fig, title, subtitle)
+    return style.finish(fig, "What the attacker makes of the activations", subtitle)

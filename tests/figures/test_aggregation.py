@@ -23,6 +23,7 @@ RUNS = pd.DataFrame(
 
 
 def draw(results=RUNS, **values):
+    values = {"also": "accuracy", "also_label": "again"} | values
     figure = rules_in_order(results, baseline="FedAvg", subtitle="profile laptop", title="Rules", **values)
     figure.canvas.draw()
     return figure
