@@ -147,7 +147,7 @@ def _stage(trainer: LayerwiseTrainer, stage: Stage, batch: int) -> StageLoad:
     """The engine makes the model of the stage; it takes no step."""
     trainer.enter(stage)
     s, worker, learner = trainer.settings, trainer.worker, trainer.learner
-    image = _image(trainer.data)
+    image = trainer.data.shape
     features = output_shape(trainer.frozen, trainer.data.channels, trainer.data.image_size)
     macs = TRAINED_PASSES * forward_macs(learner.online, features).total
     if stage.frozen:
@@ -206,7 +206,7 @@ def views_of(objective: Objective) -> tuple[int, int]:
 
 
 def _averaging(settings: AveragingSettings, data: Dataset) -> ClientLoad:
-    s, image = settings, _image(data)
+    s, image = settings, data.shape
     images = [len(part) for part in s.divide(data)]
     seen = images_seen(s, data)
     model = s.build_model(data)
@@ -244,7 +244,7 @@ def _modular(settings: ModularSettings, data: Dataset) -> ClientLoad:
     first = _averaging(s.phase1, data)
     module = s.phase1.build_model(data).client_module
     sent = VIEWS * s.pairs * s.datamix * len(data.train) / s.clients
-    return replace(first, macs=first.macs + sent * forward_macs(module, _image(data)).total)
+    return replace(first, macs=first.macs + sent * forward_macs(module, data.shape).total)
 
 
 def _tensor_bytes(value: object) -> int:
@@ -263,7 +263,7 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
     check_choice("freeze_client", s.freeze_client, (False,))
     smallest = min(len(part) for part in s.divide(data))
     check_range("client_batch", s.client_batch, 1, smallest)
-    client, image = s.build_model(data)[0], _image(data)
+    client, image = s.build_model(data)[0], data.shape
     views = VIEWS if s.both_views else 1  # through either model
     memory = training_memory(client, image, views * s.client_batch)
     if s.momentum == 0:
@@ -273,10 +273,6 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
 
 
 # ---------------------------------------------------------------- both
-
-
-def _image(data: Dataset) -> tuple[int, int, int]:
-    return data.channels, data.image_size, data.image_size
 
 
 def _nbytes(values: Iterable[Tensor]) -> int:

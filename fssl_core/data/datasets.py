@@ -83,6 +83,11 @@ class Dataset:
         return self.train.images.shape[-1]
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of an image: channels, and the side twice."""
+        return self.channels, self.image_size, self.image_size
+
+    @property
     def mean(self) -> Tensor:
         """Mean of each channel over the training images, values in [0, 1]: float ``[C]`` on their device."""
         return self._statistics[0]

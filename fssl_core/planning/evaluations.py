@@ -55,10 +55,6 @@ def _source(pretraining: Settings) -> Settings:
     return _source(pretraining.pretraining) if isinstance(pretraining, RenewedStatistics) else pretraining
 
 
-def _shape(data: Dataset) -> tuple[int, int, int]:
-    return data.channels, data.image_size, data.image_size
-
-
 def _evaluated(s: DownstreamSettings, source: Dataset) -> Dataset:
     """The images that are classified."""
     if not getattr(s, "dataset", None):
@@ -85,7 +81,7 @@ def _downstream(s: DownstreamSettings) -> Work:
         backbone = source.backbone(built(source, data))
         return unpooled(backbone) if maps else backbone
 
-    backbone = counted(source, f"backbone {maps}", lambda: (seen(), _shape(data)))
+    backbone = counted(source, f"backbone {maps}", lambda: (seen(), data.shape))
     train, test, classes = _labelled(s, other), len(other.test), len(other.classes)
     width = prod(backbone.shape)
     flops, steps = 0.0, 0
@@ -112,8 +108,8 @@ def _renewed(s: RenewedStatistics) -> Work:
 def _untrained(s: UntrainedSettings) -> Work:
     data = data_of(s.of)
     whole = built(s.of, data)
-    seen = counted(s.of, "compared by kNN", lambda: (s.of.compared(whole), _shape(data)))
-    backbone = counted(s.of, "backbone False", lambda: (s.of.backbone(whole), _shape(data)))
+    seen = counted(s.of, "compared by kNN", lambda: (s.of.compared(whole), data.shape))
+    backbone = counted(s.of, "backbone False", lambda: (s.of.backbone(whole), data.shape))
     probes = [last_probe(s.of, data, backbone)]
     if isinstance(s.of, ModularSettings):
         probes.append(last_probe(s.of, data, seen))
@@ -133,7 +129,7 @@ def _fine_tuning(s: FineTuneSettings) -> Work:
     source = _source(s.pretraining)
     data = data_of(source)
     other = _evaluated(s, data)
-    backbone = counted(source, "backbone False", lambda: (source.backbone(built(source, data)), _shape(data)))
+    backbone = counted(source, "backbone False", lambda: (source.backbone(built(source, data)), data.shape))
     classes = len(other.classes)
     head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
     model, train, test = backbone + head, _labelled(s, other), len(other.test)
@@ -154,7 +150,7 @@ def _landscape(s: LandscapeSettings) -> Work:
     source = s.pretraining
     data = data_of(source)
     model = built(source, data)
-    encoder = counted(source, "encoder", lambda: (model.encoder, _shape(data)))
+    encoder = counted(source, "encoder", lambda: (model.encoder, data.shape))
     whole = encoder + counted(source, "projector", lambda: (model.projector, encoder.shape))
     points = len(s.radii) * (s.circle_points + 1) + s.points**2 + 1
     batches = s.images // source.batch
@@ -176,11 +172,11 @@ def _inversion(s: InversionSettings) -> Work:
     training = evaluation = steps = held = 0.0
     groups = set()
     for target in s.targets:
-        client = counted(target, "client model", lambda target=target: (client_module(target, data), _shape(data)))
+        client = counted(target, "client model", lambda target=target: (client_module(target, data), data.shape))
         decoder = counted(
             target,
             f"decoder {s.decoder}",
-            lambda client=client: (build_decoder(s.decoder, client.shape, _shape(data)), client.shape),
+            lambda client=client: (build_decoder(s.decoder, client.shape, data.shape), client.shape),
         )
         kept_aside = max(1, round(0.1 * own))
         training += s.epochs * (own - kept_aside) * decoder.trained
@@ -205,7 +201,7 @@ def _inversion(s: InversionSettings) -> Work:
 def _reconstruction(s: ReconstructionSettings) -> Work:
     first = getattr(s.target, "phase1", s.target)
     data = data_of(first)
-    client = counted(first, "client model", lambda: (client_module(first, data), _shape(data)))
+    client = counted(first, "client model", lambda: (client_module(first, data), data.shape))
     views = 2 if hasattr(s.target, "phase1") else 1
     step = client.inner_trained
     if s.gradient and getattr(s.threat, "knows_gradient", False):
@@ -216,25 +212,24 @@ def _reconstruction(s: ReconstructionSettings) -> Work:
         steps=s.iterations,
         bytes_per_flop=client.bytes_per_flop,
         device_bytes=image_bytes(data) + 2 * s.images * views * client.saved_bytes,
-        result_bytes=3.0 * views * s.images * prod(_shape(data)),
+        result_bytes=3.0 * views * s.images * prod(data.shape),
     )
 
 
 @work_of.register
 def _resistance(s: ResistanceSettings) -> Work:
     target, source = map(without_values, s.load_data())
-    shape = _shape(target)
 
     def halves() -> tuple[nn.Module, nn.Module]:
-        side = shape[1]
+        channels, side, _ = target.shape
         return cut(
-            build_backbone(s.architecture, width=s.width, norm=s.norm, image_size=side, channels=shape[0]), s.cut_layer
+            build_backbone(s.architecture, width=s.width, norm=s.norm, image_size=side, channels=channels), s.cut_layer
         )
 
-    client = counted(s, "client", lambda: (halves()[0], shape))
+    client = counted(s, "client", lambda: (halves()[0], target.shape))
     rest = counted(s, "server", lambda: (nn.Sequential(halves()[1], GlobalPool()), client.shape))
     head = counted(s, "head", lambda: (MLP(rest.shape[0], (len(source.classes),)), rest.shape))
-    decoder = counted(s, s.decoder, lambda: (build_decoder(s.decoder, client.shape, shape), client.shape))
+    decoder = counted(s, s.decoder, lambda: (build_decoder(s.decoder, client.shape, target.shape), client.shape))
     model: Passes = client + rest + head
     steps = s.epochs * -(-len(source.train) // s.batch)
     attacked = min(s.batch, s.attacker_images or round(s.attacker_share * len(target.train)))

@@ -236,16 +236,15 @@ class Rounds:
 @work_of.register
 def _averaging(s: AveragingSettings) -> Work:
     data = data_of(s)
-    shape = (data.channels, data.image_size, data.image_size)
     if isinstance(s, AutoencoderSettings):
-        encoder, head = _autoencoder(s, data, shape)
+        encoder, head = _autoencoder(s, data)
         encoder = replace(encoder, shape=encoder.shape[:1])  # pooled
         stages_of_run = [(s.rounds, Passes(), encoder + head, encoder, encoder)]
     elif isinstance(s, LayerwiseSettings):
-        stages_of_run = _stages(s, data, shape)
+        stages_of_run = _stages(s, data)
         encoder = stages_of_run[-1][4]
     else:
-        encoder = counted(s, "encoder", lambda: (built(s, data).encoder, shape))
+        encoder = counted(s, "encoder", lambda: (built(s, data).encoder, data.shape))
         projector = counted(s, "projector", lambda: (built(s, data).projector, encoder.shape))
         predictor = counted(s, "predictor", lambda: (built(s, data).predictor, projector.shape))
         stages_of_run = [(s.rounds, Passes(), encoder + projector + predictor, encoder + projector, encoder)]
@@ -320,25 +319,22 @@ def _held(s: PartialSettings, data: Dataset, whole: Passes) -> Passes:
         shares[s.share_of(client)] += own / total
     parts = {share: _scaled(whole, share) for share in shares}
     if isinstance(s, HeteroFLSettings):
-        shape = (data.channels, data.image_size, data.image_size)
         for share in shares:
             narrow = s.narrowed(share)
-            parts[share] = counted(narrow, "whole", lambda one=narrow: (built(one, data), shape))
+            parts[share] = counted(narrow, "whole", lambda one=narrow: (built(one, data), data.shape))
     return replace(whole, **{name: sum(shares[one] * getattr(parts[one], name) for one in shares) for name in flops})
 
 
-def _autoencoder(s: AutoencoderSettings, data: Dataset, shape: tuple[int, ...]) -> tuple[Passes, Passes]:
-    client = counted(s, "client module", lambda: (built(s, data).client_module, shape))
+def _autoencoder(s: AutoencoderSettings, data: Dataset) -> tuple[Passes, Passes]:
+    client = counted(s, "client module", lambda: (built(s, data).client_module, data.shape))
     return client, counted(s, "decoder", lambda: (built(s, data).decoder, client.shape))
 
 
-def _stages(
-    s: LayerwiseSettings, data: Dataset, shape: tuple[int, ...]
-) -> list[tuple[int, Passes, Passes, Passes, Passes]]:
+def _stages(s: LayerwiseSettings, data: Dataset) -> list[tuple[int, Passes, Passes, Passes, Passes]]:
     """Of each stage its rounds, and passes of the frozen part, of what is trained, of the target, of the encoder."""
     whole = built(s, data)
     backbone = whole.encoder[0]
-    units = stages(backbone)
+    units, shape = stages(backbone), data.shape
     seen: dict[str, Passes] = {}  # by name, each unit behind those before it
     for name, unit in backbone.named_children():
         seen[name] = counted(s, f"unit {name}", lambda unit=unit, before=shape: (unit, before))
@@ -382,8 +378,7 @@ def _scaled(own: Passes, share: float) -> Passes:
 @work_of.register
 def _split(s: SplitSettings) -> Work:
     data = data_of(s)
-    shape = (data.channels, data.image_size, data.image_size)
-    client = counted(s, "client", lambda: (built(s, data)[0], shape))
+    client = counted(s, "client", lambda: (built(s, data)[0], data.shape))
     body = counted(s, "server", lambda: (built(s, data)[1:-1], client.shape))
     projector = counted(s, "projector", lambda: (built(s, data)[-1], body.shape))
     server, backbone, whole = body + projector, client + body, client + body + projector
@@ -430,8 +425,7 @@ def _split(s: SplitSettings) -> Work:
 @work_of.register
 def _split_learning(s: SplitLearningSettings) -> Work:
     data = data_of(s)
-    shape = (data.channels, data.image_size, data.image_size)
-    layers = counted(s, "client", lambda: (built(s, data)[0], shape))
+    layers = counted(s, "client", lambda: (built(s, data)[0], data.shape))
     head = Passes()
     if s.gradients == "local":
         head = counted(s, "head", lambda: (s.build_client(built(s, data)[0], data).head, layers.shape))
@@ -467,11 +461,9 @@ def _split_learning(s: SplitLearningSettings) -> Work:
 @work_of.register
 def _modular(s: ModularSettings) -> Work:
     data, first = data_of(s), s.phase1
-    shape = (data.channels, data.image_size, data.image_size)
-
     model = built(s, data)
     (first_layers, *others), pool = model.encoder
-    client = counted(s, "client", lambda: (first_layers, shape))
+    client = counted(s, "client", lambda: (first_layers, data.shape))
     rest = counted(s, "rest", lambda: (nn.Sequential(*others, pool), client.shape))
     projector = counted(s, "projector", lambda: (model.projector, rest.shape))
     server, encoder = rest + projector, client + rest

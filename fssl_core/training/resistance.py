@@ -142,16 +142,16 @@ class ResistanceTrainer:
         self.target, self.source = target, source
         self.device = target.train.images.device
         init = generator(s.seed, "resistance")
-        shape = (target.channels, target.image_size, target.image_size)
+        channels, side, _ = target.shape
         backbone = build_backbone(
-            s.architecture, width=s.width, norm=s.norm, image_size=shape[1], channels=shape[0], generator=init
+            s.architecture, width=s.width, norm=s.norm, image_size=side, channels=channels, generator=init
         )
         latent = latent_shape(backbone, s.cut_layer)
         self.client, server = cut(backbone, s.cut_layer)
         classifier = MLP(backbone.feature_dim, [len(source.classes)], generator=init)
         self.model = nn.Sequential(self.client, server, GlobalPool(), classifier).to(self.device)
         # Batch norm as the attack's own decoder has it; its batches are as large as the attacker's images allow.
-        self.decoder = build_decoder(s.decoder, latent, shape, generator=init).to(self.device)
+        self.decoder = build_decoder(s.decoder, latent, target.shape, generator=init).to(self.device)
         self.optimizer = torch.optim.SGD(
             self.model.parameters(), lr=s.learning_rate, momentum=s.momentum, weight_decay=s.weight_decay
         )
