@@ -386,11 +386,7 @@ def _split(s: SplitSettings) -> Work:
     steps = each // s.client_batch
     images = s.sampled * steps * s.client_batch  # of an epoch
     both = s.both_views
-    own = (1 if s.freeze_client else 2 if both else 1) * client.forward
-    own += 0.0 if s.freeze_client and both else (2 if both else 1) * client.forward
-    own += 0.0 if s.freeze_client else (2 if both else 1) * client.backward
-    if s.freeze_client and both:
-        own = 2 * client.forward
+    own = 2 * client.forward if s.freeze_client else (2 if both else 1) * (2 * client.forward + client.backward)
     directions = 2 if s.symmetric else 1
     inner = 0.0 if s.freeze_client else server.inner_trained
     outer = server.trained
