@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fssl_core.errors import FsslError
-from fssl_core.privacy.masks import COMMITMENT, FINEST, KEY, SIGNATURE, WORDS, largest_value
+from fssl_core.privacy.masks import COMMITMENT, FINEST, KEY, SIGNATURE, WORDS
 from fssl_core.settings import Settings, check_choice, check_range
 
 NUMBER = 4  # bytes of a client's number
@@ -36,11 +36,6 @@ class SecureAggregation(Settings):
         check_choice("bits", self.bits, WORDS)
         check_range("fraction_bits", self.fraction_bits, FINEST.bit_length() - 1, self.bits - 2)
         check_range("clients", self.clients, 2, 2**self.fraction_bits // FINEST)  # see encode: each has its part
-
-    @property
-    def largest_value(self) -> float:
-        """A model may have no larger number."""
-        return largest_value(self.bits, self.fraction_bits)
 
     @property
     def colluding(self) -> int:

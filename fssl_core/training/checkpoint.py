@@ -46,21 +46,18 @@ class Checkpoint:
     Args:
         folder: where all this lies; made at the first :meth:`save`.
         identity: plain values that decide what is computed, stored with each state: a state with others is refused.
+
+    Attributes:
         after_save: called when a state is safely on disk.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        identity: Mapping[str, Any] | None = None,
-        after_save: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, folder: Path, identity: Mapping[str, Any] | None = None) -> None:
         self.folder = Path(folder)
         self.identity = dict(identity or {})
         self.path = self.folder / "checkpoint.pt"
         self.previous = self.folder / "checkpoint.previous.pt"
         self.parts = Parts(self.folder / "checkpoint.parts")
-        self.after_save = after_save
+        self.after_save: Callable[[], None] = lambda: None
         self._newest: set[str] | None = None  # names of the parts of the newest state, where this object saved it
 
     def save(self, state: dict[str, Any], check: Callable[[], None] = lambda: None) -> None:

@@ -63,9 +63,6 @@ class Pace:
         return cls(shortest=min(cls.shortest, seconds), longest=seconds)
 
 
-EACH = Pace(shortest=0.0, longest=0.0, apart=False)  # every state, before the training goes on: for tests
-
-
 class Saver:
     """Saves what a training offers; use it as a context around the training and all that follows from its last state.
 

@@ -20,8 +20,9 @@ from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.saver import EACH, Saver
+from fssl_core.training.saver import Saver
 from fssl_core.training.split import SplitTrainer
+from tests.saving import EACH
 
 
 @pytest.fixture(autouse=True)

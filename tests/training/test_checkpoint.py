@@ -57,7 +57,8 @@ def test_remove_leaves_nothing(checkpoint):
 
 def test_after_save_is_called_once_the_state_is_on_disk(tmp_path):
     seen = []
-    checkpoint = Checkpoint(tmp_path, after_save=lambda: seen.append(checkpoint.load()["epoch"]))
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.after_save = lambda: seen.append(checkpoint.load()["epoch"])
     checkpoint.save(state(1))
     checkpoint.save(state(2))
     assert seen == [1, 2]

@@ -43,12 +43,13 @@ from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.modular import AutoencoderSettings, ModularSettings
 from fssl_core.training.moon import MoonSettings
 from fssl_core.training.resistance import ResistanceSettings
-from fssl_core.training.saver import EACH, Pace, Saver
+from fssl_core.training.saver import Pace, Saver
 from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 from fssl_core.training.split_mix import SplitMixSettings
 from tests.processes import python
+from tests.saving import EACH
 
 COMMON = {
     "seed": 0,

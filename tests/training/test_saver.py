@@ -17,7 +17,8 @@ from fssl_core.random import generator
 from fssl_core.training import checkpoint as module
 from fssl_core.training import saver as saver_module
 from fssl_core.training.checkpoint import Checkpoint, load_tensors, save_tensors
-from fssl_core.training.saver import EACH, Pace, Saver
+from fssl_core.training.saver import Pace, Saver
+from tests.saving import EACH
 
 MEGABYTE = 2**20
 AT_ONCE = Pace(share=100.0, shortest=0.0, longest=0.0)
