@@ -7,7 +7,6 @@ from fssl_core.costs.compute import (
     compute_table,
     fl_moco_model,
     forward_macs,
-    peak_memory,
     saved_bytes,
     training_memory,
 )
@@ -31,7 +30,6 @@ __all__ = [
     "engine_traffic",
     "fl_moco_model",
     "forward_macs",
-    "peak_memory",
     "saved_bytes",
     "split_traffic",
     "traffic_table",

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fssl_core.errors import SettingError
 from fssl_core.models import Backbone, GlobalPool, build_backbone, cut, cut_layers
 from fssl_core.settings import check_range
 
@@ -112,7 +111,7 @@ def training_memory(module: nn.Module, input_shape: Sequence[int], batch: int) -
     """Memory of training ``module`` with SGD and a momentum model, counted and not measured.
 
     A lower bound of the peak: what an operation needs while it runs (the other branch of a block, gradients of
-    activations, a convolution's workspace) comes on top, on a GPU see :func:`peak_memory`.
+    activations, a convolution's workspace) comes on top.
 
     Args:
         module: any module.
@@ -154,51 +153,6 @@ def saved_bytes(module: nn.Module, input_shape: Sequence[int], batch: int) -> in
     with saved_tensors_hooks(pack, lambda value: value):
         module(_inputs(module, input_shape, batch))
     return sum(storage.nbytes() for storage in kept - model_storages)
-
-
-def peak_memory(module: nn.Module, input_shape: Sequence[int], batch: int, device: torch.device | str = "cuda") -> int:
-    """Most bytes that a training step of ``module`` held at one time, by the CUDA allocator, after a warm-up.
-
-    Two steps warm up, the third is measured: momentum update, both forward passes, backward from a given gradient of
-    the output, SGD step. Values do not matter, all are zero. Workspaces of the libraries are included, the CUDA
-    context is not.
-
-    Args:
-        module: any module; a copy is trained.
-        input_shape: of one input, without the batch.
-        batch: number of inputs.
-        device: a CUDA device.
-
-    Raises:
-        SettingError: another device, or a batch below 1.
-    """
-    device = torch.device(device)
-    if device.type != "cuda":
-        raise SettingError("device", str(device), "a CUDA device, whose allocator keeps a peak; else training_memory")
-    check_range("batch", batch, low=1)
-    before = torch.cuda.memory_allocated(device)
-    online = _on_meta(module).to_empty(device=device).train()
-    with torch.no_grad():
-        for value in (*online.parameters(), *online.buffers()):
-            value.zero_()
-    momentum = copy.deepcopy(online).requires_grad_(False)
-    optimiser = torch.optim.SGD(online.parameters(), lr=0.01, momentum=0.9, fused=True)
-    inputs = _inputs(online, input_shape, batch).zero_()
-
-    def step() -> None:
-        with torch.no_grad():
-            for slow, fast in zip(momentum.parameters(), online.parameters(), strict=True):
-                slow.lerp_(fast, 0.01)
-            momentum(inputs)
-        outputs = online(inputs)
-        outputs.backward(torch.zeros_like(outputs))
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=False)
-
-    for _ in range(3):
-        torch.cuda.reset_peak_memory_stats(device)
-        step()
-    return torch.cuda.max_memory_allocated(device) - before
 
 
 def fl_moco_model(backbone: Backbone) -> nn.Sequential:

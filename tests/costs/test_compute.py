@@ -16,12 +16,12 @@ from fssl_core.costs import (
     compute_table,
     fl_moco_model,
     forward_macs,
-    peak_memory,
     saved_bytes,
     training_memory,
 )
 from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone, cut, cut_layers
+from tests.costs.peak_memory import peak_memory
 
 SETTINGS = yaml.safe_load(Path(fssl_core.papers.__path__[0], "data", "mocosfl_settings.yaml").read_text("utf-8"))
 FVCORE = SETTINGS["official_code"]["flops_check"]
