@@ -237,13 +237,10 @@ def dictionary_bytes(rounds: int, clients: int, images: int, batch_size: int, em
     return 4 * embedding * entries * (rounds + clients * (rounds - 1))
 
 
-def cost_curves(
-    model: Model, *, rounds: int = 180, local_epochs: int = 3, views: int = 1, stages: int | None = None
-) -> pd.DataFrame:
+def cost_curves(model: Model, *, rounds: int = 180, local_epochs: int = 3) -> pd.DataFrame:
     """The data of Fig. 5(b) and (c): what each round of the three kinds of training costs a client.
 
-    Args:
-        stages: of the staged trainings; one for each unit unless given.
+    Staged trainings have a stage for each unit.
 
     Returns:
         A row for each round: ``method`` (``"FedMoCoV3"``, ``"LW-FedSSL"``, ``"Prog-FedSSL"``), ``round`` and ``stage``
@@ -251,15 +248,10 @@ def cost_curves(
         sum ``round_bytes``.
     """
     rows = []
-    kinds = {
-        "FedMoCoV3": ("end-to-end", None),
-        "LW-FedSSL": ("layer-wise", stages),
-        "Prog-FedSSL": ("progressive", stages),
-    }
-    for method, (kind, count) in kinds.items():
-        for number, stage in enumerate(
-            by_round(schedule(kind, len(model.encoder.units), rounds=rounds, stages=count)), start=1
-        ):
+    kinds = {"FedMoCoV3": "end-to-end", "LW-FedSSL": "layer-wise", "Prog-FedSSL": "progressive"}
+    for method, kind in kinds.items():
+        plan = schedule(kind, len(model.encoder.units), rounds=rounds)
+        for number, stage in enumerate(by_round(plan), start=1):
             sent = round_bytes(stage, model)
             rows.append(
                 {
@@ -267,7 +259,7 @@ def cost_curves(
                     "round": number,
                     "stage": stage.number,
                     "local_epochs": local_epochs,
-                    "epoch_macs": epoch_macs(stage, model, views=views, head_views=views),
+                    "epoch_macs": epoch_macs(stage, model),
                     "down_bytes": sent.down,
                     "up_bytes": sent.up,
                     "round_bytes": sent.total,

@@ -15,6 +15,7 @@ import pandas as pd
 from fssl_core.models import Backbone, build_backbone, client_elements, cut_layers, latent_shape
 from fssl_core.settings import check_choice, check_range
 
+VALUE_BYTES = 4  # of a float32
 RULES = {  # how often the client's state dict crosses the network at one synchronisation
     "one-way": 1,  # the authors' calculator
     "two-way": 2,  # up and down; puts the optimum of ResNet-18 where the paper states it
@@ -39,16 +40,7 @@ class SplitTraffic:
         return self.activation_bytes + self.sync_bytes
 
 
-def split_traffic(
-    backbone: Backbone,
-    cut_layer: int,
-    *,
-    images: int,
-    syncs: int,
-    rule: str,
-    image_size: int | None = None,
-    bytes_per_value: int = 4,
-) -> SplitTraffic:
+def split_traffic(backbone: Backbone, cut_layer: int, *, images: int, syncs: int, rule: str) -> SplitTraffic:
     """The paper's kind of count: one view per image, momentum activations ignored.
 
     Args:
@@ -57,8 +49,6 @@ def split_traffic(
         images: images that the client processes in the epoch.
         syncs: synchronisations in the epoch.
         rule: a key of ``RULES``.
-        image_size: side in pixels; the backbone's own unless given.
-        bytes_per_value: 4 for float32.
 
     Raises:
         SettingError: unknown cut or rule, or a negative number.
@@ -66,10 +56,9 @@ def split_traffic(
     check_choice("rule", rule, RULES)
     check_range("images", images, low=0)
     check_range("syncs", syncs, low=0)
-    latent = prod(latent_shape(backbone, cut_layer, image_size))
     return SplitTraffic(
-        activation_bytes=bytes_per_value * 2 * images * latent,
-        sync_bytes=bytes_per_value * RULES[rule] * syncs * client_elements(backbone, cut_layer),
+        activation_bytes=VALUE_BYTES * 2 * images * prod(latent_shape(backbone, cut_layer)),
+        sync_bytes=VALUE_BYTES * RULES[rule] * syncs * client_elements(backbone, cut_layer),
     )
 
 
@@ -100,7 +89,6 @@ def engine_traffic(
     sampled: bool = True,
     freeze_client: bool = False,
     image_size: int | None = None,
-    bytes_per_value: int = 4,
 ) -> tuple[EngineTraffic, ...]:
     """What the split engine sends for one client in one epoch, to the byte.
 
@@ -119,7 +107,6 @@ def engine_traffic(
         sampled: the client takes part in this epoch.
         freeze_client: the client part is neither trained nor synchronised.
         image_size: side in pixels; the backbone's own unless given.
-        bytes_per_value: 4 for float32.
 
     Returns:
         One record for each purpose and direction that occurs.
@@ -130,8 +117,8 @@ def engine_traffic(
     check_range("images", images, low=0)
     check_range("syncs", syncs, low=0)
     views = 2 if symmetric else 1
-    latents = bytes_per_value * images * views * prod(latent_shape(backbone, cut_layer, image_size))
-    models = bytes_per_value * syncs * client_elements(backbone, cut_layer)
+    latents = VALUE_BYTES * images * views * prod(latent_shape(backbone, cut_layer, image_size))
+    models = VALUE_BYTES * syncs * client_elements(backbone, cut_layer)
     synchronised = ("parameters", "momentum_parameters") if momentum_sync else ("parameters",)
     records = []
     if freeze_client:
@@ -149,22 +136,12 @@ def engine_traffic(
 
 
 def traffic_table(
-    architectures: Sequence[str],
-    cuts: Sequence[int] | None = None,
-    rules: Sequence[str] = tuple(RULES),
-    *,
-    image_size: int,
-    images: int,
-    syncs: int,
-    width: int = 64,
-    norm: str = "group",
-    bytes_per_value: int = 4,
+    architectures: Sequence[str], rules: Sequence[str] = tuple(RULES), *, image_size: int, images: int, syncs: int
 ) -> pd.DataFrame:
     """:func:`split_traffic` of every architecture, cut and rule, a row each.
 
     Args:
         architectures: names for :func:`~fssl_core.models.build_backbone`.
-        cuts: labels of cuts; all that an architecture has unless given.
         rules: keys of ``RULES``.
 
     Returns:
@@ -172,17 +149,15 @@ def traffic_table(
         ``image_size``, ``images``, ``syncs``, ``activation_bytes``, ``sync_bytes`` and ``total_bytes``.
 
     Raises:
-        SettingError: unknown architecture, cut or rule, or a negative number.
+        SettingError: unknown architecture or rule, or a negative number.
     """
     for rule in rules:
         check_choice("rule", rule, RULES)
     rows = []
     for architecture in architectures:
-        backbone = build_backbone(architecture, width=width, norm=norm, image_size=image_size)
-        for cut_layer in cuts or cut_layers(backbone):
-            one_way = split_traffic(
-                backbone, cut_layer, images=images, syncs=syncs, rule="one-way", bytes_per_value=bytes_per_value
-            )
+        backbone = build_backbone(architecture, image_size=image_size)
+        for cut_layer in cut_layers(backbone):
+            one_way = split_traffic(backbone, cut_layer, images=images, syncs=syncs, rule="one-way")
             for rule in rules:
                 traffic = replace(one_way, sync_bytes=RULES[rule] * one_way.sync_bytes)
                 rows.append(

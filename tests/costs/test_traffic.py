@@ -75,24 +75,19 @@ def test_split_traffic_by_hand():
     assert traffic.activation_bytes == 4 * 2 * 3 * (64 * 32 * 32)
     assert traffic.sync_bytes == 4 * 2 * 2 * (64 * 3 * 9 + 64 + 64)
     assert traffic.total_bytes == traffic.activation_bytes + traffic.sync_bytes
-    half = split_traffic(backbone, 1, images=3, syncs=2, rule="two-way", bytes_per_value=2)
-    assert 2 * half.total_bytes == traffic.total_bytes
-    assert split_traffic(backbone, 1, images=3, syncs=2, rule="two-way", image_size=16).activation_bytes == (
-        traffic.activation_bytes // 4
-    )
 
 
-def test_table_selects_and_labels():
-    frame = traffic_table(["resnet10"], [3, 9], ["two-way"], image_size=16, images=5, syncs=1, width=4)
+def test_table_labels_all_cuts():
+    frame = traffic_table(["resnet10"], ["two-way"], image_size=16, images=5, syncs=1)
     assert list(frame.columns) == [
         "architecture", "cut_layer", "code_index", "rule", "image_size", "images", "syncs",
         "activation_bytes", "sync_bytes", "total_bytes",
     ]  # fmt: skip
-    assert frame.cut_layer.tolist() == [3, 9]
-    assert frame.code_index.tolist() == [2, 5]
+    assert frame.cut_layer.tolist() == [1, 3, 5, 7, 9]
+    assert frame.code_index.tolist() == [1, 2, 3, 4, 5]
     assert set(frame.rule) == {"two-way"}
+    backbone = build_backbone("resnet10", image_size=16)
     for row in frame.itertuples():
-        backbone = build_backbone("resnet10", width=4, image_size=16)
         traffic = split_traffic(backbone, row.cut_layer, images=5, syncs=1, rule="two-way")
         assert (row.activation_bytes, row.sync_bytes) == (traffic.activation_bytes, traffic.sync_bytes)
     with pytest.raises(SettingError, match=r"rule='free' cannot be used"):
