@@ -14,7 +14,7 @@ class Durations:
     Args:
         sweep: the settings of its runs, flat; not empty.
         varying: names of the settings in which they differ.
-        known: settings and seconds of finished runs of any kind.
+        recorded: settings and seconds of finished runs of any kind.
     """
 
     def __init__(
