@@ -13,8 +13,7 @@ from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.models.initialise import build, initialise_
 from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS
 from fssl_core.models.mobilenet import mobilenetv2
-from fssl_core.models.resnet import DEPTHS, resnet
-from fssl_core.models.resnet_imagenet import resnet_imagenet
+from fssl_core.models.resnet import DEPTHS, resnet, resnet_imagenet
 from fssl_core.models.stages import Stages, part, reshape_layer, stages
 from fssl_core.models.twin_norm import TwinNorm, needs_pairs, paired
 from fssl_core.models.vgg import vgg16

@@ -1,8 +1,8 @@
 """ResNet (He et al., 2016) with the stems of MocoSFL's and MonAcoSFL's code, as units that can be cut apart.
 
-ResNet-18 and deeper have the blocks of the paper; ResNet-10 has one basic block per stage, for small profiles. There
-is never a max-pool: the stem is a 3x3 convolution with stride 1 up to 32 px, a 3x3 convolution with stride 2 up to
-127 px, and a 7x7 convolution with stride 2 from 128 px.
+ResNet-18 and deeper have the blocks of the paper; ResNet-10 has one basic block per stage, for small profiles. The
+stem is a 3x3 convolution with stride 1 up to 32 px, a 3x3 convolution with stride 2 up to 127 px, and a 7x7 convolution
+with stride 2 from 128 px. Only :func:`resnet_imagenet` has a max-pool.
 """
 
 import torch.nn.functional as F
@@ -81,3 +81,15 @@ def resnet(name: str, *, width: int, norm: str, image_size: int, channels: int) 
             units[f"layer{stage + 1}_{index}"] = block(in_channels, width << stage, stride, norm)
             in_channels = block.expansion * (width << stage)
     return Backbone(units, name=name, feature_dim=in_channels, channels=channels, image_size=image_size)
+
+
+def resnet_imagenet(name: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:
+    """ResNet-18 with the stem of the ImageNet paper for all image sizes: 7x7, stride 2, and a max-pool of stride 2.
+
+    LW-FedSSL (Tun et al., Table 4) trains it on images of 32 px: only this stem fits the traffic and the FLOPs that the
+    paper prints (``papers/data/accounting_conventions.md``, Section 1.2). Arguments are those of :func:`resnet`.
+    """
+    backbone = resnet("resnet18", width=width, norm=norm, image_size=224, channels=channels)  # 7x7 from 128 px
+    backbone.stem.append(nn.MaxPool2d(3, stride=2, padding=1))
+    backbone.name, backbone.image_size = name, image_size
+    return backbone
