@@ -29,7 +29,7 @@ trained together) and a shared classifier this is FedAvg to the bit, but for wha
 """
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -44,34 +44,26 @@ from fssl_core.federation.aggregation import SHARES, Round
 from fssl_core.federation.classifiers import combination_weights, feature_statistics
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.rows import Rows
-from fssl_core.objectives import Objective, SelfSupervisedModel, Supervised
+from fssl_core.objectives import SelfSupervisedModel
 from fssl_core.objectives.base import classify
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Whole, check_choice
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingTrainer
+from fssl_core.training.labelled import LabelledSettings
 
 CLASSIFIERS = ("combined", "shared")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedPacSettings(AveragingSettings):
+class FedPacSettings(LabelledSettings):
     """Everything that decides the result of one run.
 
-    Defaults: of the method those of the authors' code; the rest as in :class:`fssl_core.training.moon.MoonSettings`,
-    so that supervised methods differ in nothing else.
+    Defaults: of the method those of the authors' code; the rest those of :class:`LabelledSettings`, where
+    ``local_epochs`` and ``learning_rate`` are the extractor's.
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
 
-    objective: Objective = field(default_factory=Supervised)
-    partition: str = "dirichlet:0.5"
-    clients: int = 10
-    local_epochs: int = 10  # of the extractor
-    batch: int = 64
-    learning_rate: float = 0.01  # of the extractor
-    weight_decay: float = 1e-5
-    schedule: str = "constant"
-    selection: str = "last"
     alignment: NonNegative = 1.0  # lambda; 0: none
     classifier_epochs: Whole = 1  # 0: classifier and extractor are trained together
     classifier_rate: NonNegative = 0.1
@@ -79,8 +71,6 @@ class FedPacSettings(AveragingSettings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.objective, Supervised):
-            raise SettingError("objective", self.objective.name, "Supervised()")
         check_choice("classifiers", self.classifiers, CLASSIFIERS)
         check_choice("aggregation", self.aggregation, SHARES)
         if self.client_update.name != "replace":

@@ -9,32 +9,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.errors import SettingError
 from fssl_core.objectives import Objective, SelfSupervisedModel
 from fssl_core.objectives.moon import Moon
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingTrainer
+from fssl_core.training.labelled import LabelledSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoonSettings(AveragingSettings):
+class MoonSettings(LabelledSettings):
     """Everything that decides the result of one run. Defaults: Section 4.1, CIFAR-10, with the ResNet-18 of MFCL."""
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
 
+    trains: ClassVar[type[Objective]] = Moon
     objective: Objective = field(default_factory=Moon)
-    partition: str = "dirichlet:0.5"
-    clients: int = 10
-    local_epochs: int = 10
-    batch: int = 64
-    learning_rate: float = 0.01
-    weight_decay: float = 1e-5
-    schedule: str = "constant"
-    selection: str = "last"
-
-    def check(self) -> None:
-        super().check()
-        if not isinstance(self.objective, Moon):
-            raise SettingError("objective", self.objective.name, "Moon()")
 
     @property
     def method(self) -> str:

@@ -8,7 +8,7 @@ from the largest to the smallest gives each number the average of its holders. W
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import torch
@@ -17,32 +17,21 @@ from torch import Tensor
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.federation.aggregation import SHARES, Round
-from fssl_core.objectives import Objective, Supervised
 from fssl_core.settings import Range, check_choice
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingTrainer
+from fssl_core.training.labelled import LabelledSettings
 
 Box = tuple[int, ...]  # of a tensor of these dimensions or larger, the first entries
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartialSettings(AveragingSettings):
+class PartialSettings(LabelledSettings):
     """Settings of a federation whose clients can afford unlike shares of a network and train it with labels."""
 
-    objective: Objective = field(default_factory=Supervised)
-    partition: str = "dirichlet:0.5"
-    clients: int = 10
-    local_epochs: int = 10
-    batch: int = 64
-    learning_rate: float = 0.01
-    weight_decay: float = 1e-5
-    schedule: str = "constant"
-    selection: str = "last"
     shares: tuple[Annotated[float, Range(1e-3, 1)], ...] = (1.0,)  # of the width, for equally many clients each
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.objective, Supervised):
-            raise SettingError("objective", self.objective.name, "Supervised()")
         if not self.shares:
             raise SettingError("shares", self.shares, "at least one share of the width, for example (1.0, 0.5)")
         check_choice("aggregation", self.aggregation, SHARES)
