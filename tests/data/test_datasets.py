@@ -295,7 +295,7 @@ def test_sets_on_the_cpu_are_read_once(root):
 
 def test_embedded_sets_need_no_files(root):
     data = load_dataset("scattered-digits")
-    assert (len(data.train), len(data.test), data.channels, data.image_size) == (4000, 1000, 1, 16)
+    assert (len(data.train), len(data.test), data.shape) == (4000, 1000, (1, 16, 16))
     assert data.classes == tuple("0123456789")
     assert load_dataset("digits").image_size == 8
 
