@@ -1,4 +1,4 @@
-from tests.notebooks.prose.recorded import comparisons, record, rows
+from tests.notebooks.prose.recorded import behind_by, comparisons, record, rows
 
 
 def numbers():
@@ -10,9 +10,9 @@ def numbers():
     of_cut = real.groupby(["method", "cut_layer"])[["linear_probe_accuracy", "identifiability"]].mean()
     probe, seen = 100 * of_cut.linear_probe_accuracy, of_cut.identifiability
     gap = probe["MonAcoSFL"] - probe["MocoSFL"]
-    best = comparisons("monacosfl-abs-state-of-the-art", profile="workstation")  # cut 11 beside MocoSFL at each cut
-    to_cut_1, traffic = best[0], best[-1]
-    ahead = best[[1, 7, 9, 11, 13, 15, 17].index(11)]
+    *over, traffic = comparisons("monacosfl-abs-state-of-the-art", profile="workstation")
+    over = dict(zip(sorted({*real.cut_layer}), over, strict=True))  # of MonAcoSFL at cut 11, over MocoSFL at each cut
+    ahead, (behind, least, most) = over[11], behind_by(over[1])
     lost = comparisons("monacosfl-fig6-monacosfl-holds", profile="workstation")[-1]
     falls, falls_too, _ = comparisons("monacosfl-fig6-both-decline", profile="workstation")
     return {
@@ -36,9 +36,9 @@ def numbers():
         "with 26 % of the traffic": 100 * traffic.value,
         "it is 9.4 points ahead of MocoSFL with the same cut": ahead.value,
         "0.8 points behind that, from 2.9 behind to 1.3 ahead": (
-            -to_cut_1.value,
-            -to_cut_1.interval()[0],
-            to_cut_1.interval()[1],
+            behind,
+            most,
+            -least,
         ),
         "by 0.67 points a layer, MonAcoSFL by 0.46": (-falls.value, -falls_too.value),
         "identifiability of 1.00 at": seen["MocoSFL"].loc[7:].min(),
