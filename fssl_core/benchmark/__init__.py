@@ -17,7 +17,19 @@ from fssl_core.benchmark.methods import (
     methods_of,
     passes_over,
 )
-from fssl_core.benchmark.table import BUDGETS, GB, MB, Choice, choose, curves, load_of, overview, resources, within
+from fssl_core.benchmark.table import (
+    BUDGETS,
+    GB,
+    MB,
+    Choice,
+    choose,
+    counted_needs,
+    curves,
+    load_of,
+    overview,
+    resources,
+    within,
+)
 
 __all__ = [
     "BUDGETS",
@@ -36,6 +48,7 @@ __all__ = [
     "averaged",
     "choose",
     "chosen_rates",
+    "counted_needs",
     "curves",
     "evaluation",
     "images_seen",

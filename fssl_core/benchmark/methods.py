@@ -167,6 +167,13 @@ def averaged(objective: str | dict[str, Any], *, reference: bool = False, **valu
     )
 
 
+def _after_fedavg(p: Problem) -> list[AveragingSettings]:
+    """Three rounds of FedAvg first; while its rate is tuned in fewer rounds, as large a share of them."""
+    own = AVERAGING["L-DAWA after FedAvg"]
+    first = -(-own["fedavg_rounds"] * p.rounds // p.size.rounds)
+    return averaged("simclr", **(own | {"fedavg_rounds": first})).make(p)
+
+
 def _split(method: str, *, middle: bool) -> Method:
     def make(p: Problem) -> list[SplitSettings]:
         own = {"epochs": p.passes, "client_batch": p.size.client_batch, "cut_layer": p.size.middle_cut if middle else 1}
@@ -218,7 +225,7 @@ METHODS: dict[str, Method] = {
     "FedU": averaged("byol", **AVERAGING["FedU"]),
     "FedEMA": averaged("byol", **AVERAGING["FedEMA"]),
     "L-DAWA": averaged("simclr", **AVERAGING["L-DAWA"]),
-    "L-DAWA, after FedAvg": averaged("simclr", **AVERAGING["L-DAWA after FedAvg"]),
+    "L-DAWA, after FedAvg": Method(_after_fedavg),
     "Orchestra": averaged("orchestra"),
     "FedCA": averaged("fedca"),
     "FedMoCoV3": _layerwise("FedMoCoV3"),

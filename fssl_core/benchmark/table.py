@@ -5,16 +5,18 @@ client and a whole training, means over clients. Seconds are those that messages
 (:mod:`fssl_core.costs.link`), without computation; with stragglers, the mean over draws of who is slow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fssl_core.benchmark.methods import passes_over
+from fssl_core.benchmark.methods import Method, Problem, passes_over
 from fssl_core.claims.estimation import LEVEL, Cells, Quantity
 from fssl_core.costs.client_load import ClientLoad, client_load
+from fssl_core.costs.client_traffic import client_traffic
 from fssl_core.costs.link import Link, mean_seconds
+from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import DataError
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.experiments.store import Run
@@ -85,6 +87,26 @@ def resources(settings: Settings, load: ClientLoad | None) -> dict[str, float]:
     }
     needs = {"passes": passes_over(settings), "macs": load.macs, "memory_bytes": load.memory_bytes}
     return needs | sent | {"traffic_bytes": sum(sent.values())} | seconds | {"rounds": 0 if alone else rounds}
+
+
+def counted_needs(methods: Mapping[str, Method], problem: Problem) -> pd.DataFrame:
+    """What a client needs at a size that nobody has to train, or to have the images of: a row a method.
+
+    References are left out. Traffic is that of :mod:`fssl_core.costs.client_traffic`, the least of FedCA and Orchestra.
+
+    Returns:
+        the columns ``method``, ``memory, MB``, ``billion MACs`` and ``traffic, MB``.
+    """
+    rows = []
+    with outlines_only():
+        for name, method in methods.items():
+            for training in [] if method.reference else method.trainings(problem):
+                data = training.load_data()
+                load = client_load(training, data)
+                traffic = client_traffic(training, data)
+                rows.append((name, load.memory_bytes / MB, load.macs / 1e9, traffic / MB))
+    columns = ["method", "memory, MB", "billion MACs", "traffic, MB"]
+    return pd.DataFrame(rows, columns=columns).groupby("method", sort=False).mean().reset_index()
 
 
 def _phases(settings: TrainingSettings) -> list[Settings]:

@@ -143,7 +143,7 @@ class LayerwiseTrainer(AveragingTrainer):
     compares_models: ClassVar[bool] = True  # the distance between clients
 
     def begin(self, model: SelfSupervisedModel) -> None:
-        self.whole = model
+        self.whole, self.left_out = model, set()
         s = self.settings
         if s.most_layers is not None and not s.architecture.startswith("vit"):
             expected = "None: depth dropout needs layers that leave the shape as it is, those of a vision transformer"

@@ -187,6 +187,8 @@ def test_rates_are_tuned_in_whole_trainings_of_fewer_rounds(monkeypatch):
         for short, long in zip(METHODS[name].trainings(tuned), METHODS[name].trainings(longer), strict=True):
             data = short.load_data()
             assert images_seen(short, data) == images_seen(long, data) / 2
+    short, long = (METHODS["L-DAWA, after FedAvg"].trainings(problem)[0] for problem in (tuned, longer))
+    assert (short.fedavg_rounds, long.fedavg_rounds) == (2, 3)  # of 4, of 8
 
 
 def test_rates_that_are_not_tuned_are_an_error():

@@ -4,7 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fssl_core.benchmark import GB, MB, METHODS, Problem, choose, curves, load_of, overview, resources, within
+from fssl_core.benchmark import (
+    GB,
+    MB,
+    METHODS,
+    Problem,
+    choose,
+    counted_needs,
+    curves,
+    load_of,
+    overview,
+    resources,
+    within,
+)
 from fssl_core.benchmark.table import LINKS
 from fssl_core.errors import DataError, SettingError
 from fssl_core.experiments.store import Run, run_all
@@ -74,6 +86,17 @@ def test_a_client_alone_sends_nothing_and_an_untrained_model_needs_nothing(finis
     (untrained,) = METHODS["untrained"].trainings(SMOKE)
     assert set(resources(untrained, load_of(untrained)).values()) == {0.0}
     assert curves(untrained, None).empty
+
+
+def test_needs_that_are_counted_are_those_of_trainings(finished):
+    counted = counted_needs(METHODS, SMOKE).set_index("method")
+    assert set(counted.index) == {name for name, method in METHODS.items() if not method.reference}
+    for name, settings in finished.items():
+        if METHODS[name].reference:
+            continue
+        needs = resources(settings, load_of(settings))
+        expected = [needs["memory_bytes"] / MB, needs["macs"] / 1e9, needs["traffic_bytes"] / MB]
+        assert counted.loc[name].tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_curve_ends_with_all_that_was_spent(finished):
