@@ -37,8 +37,9 @@ def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
     """
     frame = frame.copy()
     if "official_data" in frame:  # of a folder of images nothing can tell
-        look_alike = frame["dataset"].isin(["cifar10", "cifar100"]) & ~frame["official_data"].astype(bool)
-        frame.loc[look_alike, "dataset"] += " (unofficial files)"
+        for column in frame.columns.intersection(["dataset", "eval_dataset"]):
+            look_alike = frame[column].isin(["cifar10", "cifar100"]) & ~frame["official_data"].astype(bool)
+            frame.loc[look_alike, column] += " (unofficial files)"
     for column, names in PRINTED.items():
         if column in frame:
             frame[column] = frame[column].replace(names)

@@ -112,6 +112,15 @@ def test_a_subset_under_the_name_of_cifar_is_not_compared():
     assert (row["ours"], row["difference"]) == ("80.00 %", "-5.84 points")
 
 
+def test_that_goes_for_the_images_of_an_evaluation_too():
+    one = {"dataset": "coco", "method": "LW-FedSSL", "accuracy": 0.8}
+    runs = pd.DataFrame([one | {"eval_dataset": "cifar10", "official_data": official} for official in (True, False)])
+    cells = pd.DataFrame([one | {"eval_dataset": "CIFAR-10", "value": 85.0}])
+    on = ["eval_dataset", "method"]
+    table = beside_cells(runs, cells, on=on, profile="gpu", value="accuracy").set_index("eval_dataset")
+    assert table["difference"].to_dict() == {"cifar10 (unofficial files)": "", "CIFAR-10": "-5.00 points"}
+
+
 def test_cells_that_cannot_be_told_apart_are_an_error():
     with pytest.raises(SettingError, match=r"on=\['method', 'dataset'\] cannot be used"):
         beside_cells(RUNS, paper_table("mocosfl", "table1"), on=["method", "dataset"], profile="laptop")
