@@ -123,9 +123,11 @@ def _parser() -> argparse.ArgumentParser:
     add_ids(command)
     command.add_argument("--profile", required=True, metavar="P", help="laptop, workstation, gpu or paper")
 
-    command = add("data", _data, "list the data sets that are there, describe one, or fetch it")
+    command = add("data", _data, "list the data sets that are there, describe one, fetch it, or take a part of it")
     command.add_argument("name", nargs="?", metavar="NAME", help="a data set such as cifar10")
     command.add_argument("--download", action="store_true", help="fetch the set into the data folder")
+    text = "write the part of cifar10 that the recorded runs at workstation were made on into this folder"
+    command.add_argument("--subset", metavar="FOLDER", help=text)
 
     text = "compute the runs of notebooks without the notebooks, or hand finished ones on in a file"
     actions = add("runs", None, text).add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -295,9 +297,14 @@ def _tell_outcome(table: "pd.DataFrame", where: str) -> int:
 
 
 def _data(arguments: argparse.Namespace) -> int:
+    import shlex
+    from pathlib import Path
+
     from fssl_core.data.datasets import download, inventory, load_dataset
     from fssl_core.paths import data_root
 
+    if arguments.subset is not None and arguments.name != "cifar10":
+        raise SettingError("NAME", arguments.name, "cifar10 with --subset: recorded runs have a subset of no other set")
     if arguments.name is None:
         if arguments.download:
             raise SettingError("NAME", None, "a data set to download, e.g. fssl data cifar10 --download")
@@ -309,6 +316,13 @@ def _data(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.download:
         print(f"{arguments.name} is in {download(arguments.name)}")
+    if arguments.subset is not None:
+        from fssl_core.data.cifar10_subset import write_subset
+
+        folder = write_subset(Path(arguments.subset))
+        print(f"The images of the recorded runs are in {folder}. Notebooks at workstation take these runs after:")
+        print(f"export FSSL_DATA={shlex.quote(str(folder.parent))}")
+        return 0
     data = load_dataset(arguments.name)
     print(
         f"{data.name}: {len(data.train)} training and {len(data.test)} test images of {data.image_size} x "

@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import fssl_core
 from fssl_core import cli
+from fssl_core.data import cifar10_subset
 from fssl_core.errors import SettingError
 from fssl_core.experiments import notebooks, recording, refresh
 from fssl_core.papers.reference import paper_claims
@@ -136,6 +137,9 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
         (["refresh", "monacosfl/fig7"], "ID='monacosfl/fig7' cannot be used"),
         (["data", "--download"], "expected a data set to download"),
         (["data", "no-such-set"], "no-such-set"),
+        (["data", "--subset", "part"], "NAME=None cannot be used: expected cifar10 with --subset"),
+        (["data", "digits", "--subset", "part"], "NAME='digits' cannot be used: expected cifar10 with --subset"),
+        (["data", "cifar10", "--subset", "part"], "Get it with: fssl data cifar10 --download"),
         (["claims", "--paper", "nobody"], "paper='nobody' cannot be used"),
         (["claims", "--profile", "fast"], "profile='fast' cannot be used"),
         (["join-split", "nowhere"], "ADDRESS='nowhere' cannot be used: expected an address such as tcp://"),
@@ -196,6 +200,14 @@ def test_data_lists_what_is_there_and_where_it_looked(project, monkeypatch, caps
 def test_data_describes_one_set(project, capsys):
     assert cli.main(["data", "digits"]) == 0
     assert capsys.readouterr().out.startswith("digits: 1347 training and 450 test images of 8 x 8 pixels")
+
+
+def test_data_says_where_the_subset_is_and_how_to_choose_it(project, monkeypatch, capsys):
+    monkeypatch.setattr(cifar10_subset, "write_subset", lambda folder: project / folder / "cifar-10-batches-py")
+    assert cli.main(["data", "cifar10", "--subset", "a part"]) == 0
+    said, export = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"The images of the recorded runs are in {project / 'a part' / 'cifar-10-batches-py'}. ")
+    assert export == f"export FSSL_DATA='{project / 'a part'}'"
 
 
 def test_claims(project, capsys):
