@@ -112,7 +112,7 @@ def _batch(title: str, part: str, split: readers.Split, places: np.ndarray) -> b
     )
 
 
-# ---------------------------------------------------------------- pickles of protocol 2, as Python 2 wrote the official
+# ---------------------------------------------------------------- pickles of protocol 2, as Python 2 wrote them
 # By hand: `pickle` writes other strings, and what it writes of an array changes with numpy.
 
 

@@ -21,11 +21,19 @@ from typing import Any, ClassVar, Protocol
 from fssl_core.errors import FsslError
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep
 from fssl_core.experiments.schedule import Runnable, Schedule, one_line
+from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
+from fssl_core.federation.faults import FAULTS
+from fssl_core.models import ARCHITECTURES
 from fssl_core.notices import say
 from fssl_core.settings import Settings
 
 WORTH_SECONDS = 10.0  # of runs that are left: with more, workers pay
 TRIAL_SECONDS = 2.0  # without workers, where nobody knows how long runs take
+REGISTRIES = {
+    "architecture": [ARCHITECTURES],
+    "aggregation": [RULES, ROBUST_RULES, COORDINATE_RULES],
+    "fault": [FAULTS],
+}
 
 
 class Executor(Protocol):
@@ -149,7 +157,7 @@ class Helpers(threading.Thread):
 
     def _leave_all(self, unknown: str) -> None:
         self.stopped = True
-        self.sweep.say(f"fssl: {unknown}: in no module that can be imported, so runs are computed one after the other.")
+        self.sweep.say(f"fssl: {unknown}: known to this process alone, so runs are computed one after the other.")
 
     def _give_runs(self) -> None:
         while (self.idle or self.free) and self.schedule.ready():
@@ -282,9 +290,10 @@ class _Elsewhere(Exception):
 
 
 def _unknown_elsewhere(schedule: Schedule) -> str:
-    """Names of classes that other processes cannot find: those of a script, or of a notebook's cell."""
-    kinds = {kind for run in [*schedule.left.values()] for kind in _kinds(run.settings)}
-    return ", ".join(sorted(kind.__name__ for kind in kinds if not _found(kind)))
+    """Classes and registered names that other processes cannot find: those of a script, or of a notebook's cell."""
+    parts = [part for run in [*schedule.left.values()] for part in _parts(run.settings)]
+    names = {type(part).__name__ for part in parts if not _found(type(part))}
+    return ", ".join(sorted(names | {name for part in parts for name in _registered_here(part)}))
 
 
 def _found(kind: type) -> bool:
@@ -292,11 +301,20 @@ def _found(kind: type) -> bool:
     return kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
 
 
-def _kinds(value: Any) -> Iterator[type]:
+def _registered_here(settings: Settings) -> Iterator[str]:
+    """Values of settings under which a program has put something of its own, such as a rule, into a registry."""
+    for setting, registries in REGISTRIES.items():
+        name = getattr(settings, setting, None)
+        for own in (registry[name] for registry in registries if name in registry):
+            if not getattr(own, "func", own).__module__.startswith("fssl_core."):  # of a partial its function
+                yield name
+
+
+def _parts(value: Any) -> Iterator[Settings]:
     if isinstance(value, Settings):
-        yield type(value)
+        yield value
         for nested in vars(value).values():
-            yield from _kinds(nested)
+            yield from _parts(nested)
     elif isinstance(value, tuple):
         for nested in value:
-            yield from _kinds(nested)
+            yield from _parts(nested)

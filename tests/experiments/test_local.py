@@ -7,14 +7,18 @@ import sys
 import threading
 import time
 import types
+from functools import partial
 
 import pytest
 import torch
 
 from fssl_core.errors import FsslError, RunsFailedError, SettingError
-from fssl_core.experiments import local
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.experiments import averaging_settings, local
 from fssl_core.experiments.schedule import Schedule
 from fssl_core.experiments.store import Run, run, run_all
+from fssl_core.federation.aggregation import RULES
+from fssl_core.models import ARCHITECTURES, build_backbone
 from tests.experiments.toy_runs import Sum, Walk, contents, log
 
 PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch
@@ -190,5 +194,29 @@ def test_classes_that_no_other_process_knows_are_computed_here(root, monkeypatch
     run_all(runs, workers=2, progress=False)
     assert set(log(root.parent)["process"]) == {os.getpid()}
     said = capsys.readouterr().err
-    assert "in no module that can be imported, so runs are computed one after the other." in said
+    assert "known to this process alone, so runs are computed one after the other." in said
     assert ("fssl: Walk:" if module == "__main__" else "fssl: No module named 'gone':") in said
+
+
+def test_what_a_program_registers_no_other_process_knows(monkeypatch):
+    def own_rule(this):
+        return this.cosines
+
+    def own_architecture(name, **values):
+        return build_backbone("resnet10", **values)
+
+    monkeypatch.setitem(RULES, "squared", own_rule)
+    monkeypatch.setitem(ARCHITECTURES, "plain", partial(own_architecture, "plain"))
+    training = averaging_settings("smoke", objective="simclr")
+    probes = [
+        ProbeSettings(pretraining=training.changed(**values))
+        for values in ({}, {"aggregation": "squared"}, {"architecture": "plain"})
+    ]
+    schedule = types.SimpleNamespace(left={probe.key: types.SimpleNamespace(settings=probe) for probe in probes})
+    assert local._unknown_elsewhere(schedule) == "plain, squared"
+    monkeypatch.undo()
+    for registries in local.REGISTRIES.values():
+        for name in {name for registry in registries for name in registry}:
+            assert [
+                *local._registered_here(types.SimpleNamespace(architecture=name, aggregation=name, fault=name))
+            ] == []
