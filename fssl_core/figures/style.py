@@ -245,8 +245,8 @@ def percent_axis(axes: Axes, label: str) -> None:
 
 
 def category_axis(axes: Axes, names: Sequence[object]) -> None:
-    """Names under groups of bars, whose places are 0, 1, 2 and so on."""
-    axes.set_xticks(range(len(names)), names)
+    """Names under groups of bars, whose places are 0, 1, 2 and so on; what is in brackets gets a line of its own."""
+    axes.set_xticks(range(len(names)), [str(name).replace(" (", "\n(") for name in names])
     axes.tick_params(axis="x", length=0)
     axes.grid(False, axis="x")
 
