@@ -1,8 +1,8 @@
 """Whether bfloat16 is fast here: what ``precision="auto"`` stands for on this machine.
 
 The multiplications of a GPU with tensor cores for bfloat16, or of a CPU with AMX or AVX512-BF16, are two to eight times
-as fast as those of float32. Other CPUs know bfloat16 as well, and are slower with it. What a CPU is advertised for does
-not tell, since ``torch`` must use it, so the same small convolution is timed in both.
+as fast as those of float32. Other CPUs gain nothing by bfloat16. What a CPU is advertised for does not tell, since
+``torch`` must use it, so the same small convolution is timed in both.
 
 ``"auto"`` is a question that settings ask when they are made, and no value that they have: afterwards they say
 ``"bfloat16"`` or ``"float32"``. So the key of a run, its record and everybody who repeats it know the arithmetic; two
@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from fssl_core.devices import PRECISIONS, autocast, cpu_name, default_device
+from fssl_core.devices import PRECISIONS, autocast, cpu_name, default_device, multiplies_bfloat16
 from fssl_core.files import write_json
 from fssl_core.notices import notice
 from fssl_core.paths import cache_root
@@ -56,7 +56,7 @@ def bfloat16_is_fast(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0) and torch.cuda.is_bf16_supported(False)
-    if device.type != "cpu" or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if device.type != "cpu" or not multiplies_bfloat16():
         return False
     return _measured(cache_root() / "precision.json", _processor()) <= WORTH_IT
 

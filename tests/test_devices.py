@@ -4,9 +4,19 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from fssl_core import devices
-from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels, tf32
+from fssl_core.devices import (
+    RoundedFactors,
+    autocast,
+    default_device,
+    in_full_precision,
+    keep_freed_memory,
+    repeatable_kernels,
+    tf32,
+)
 from fssl_core.errors import SettingError
 
 
@@ -138,3 +148,82 @@ def test_what_is_rounded_to_tf32(monkeypatch):
     for capability, expected in (((7, 5), []), ((9, 0), ["convolutions"])):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, value=capability: value)
         assert tf32(torch.device("cuda")) == expected
+
+
+CPU = torch.device("cpu")
+PRODUCTS = {  # by name: a function of two factors, and their shapes
+    "conv2d": (lambda x, w: F.conv2d(x, w, padding=1), (4, 3, 8, 8), (5, 3, 3, 3)),
+    "grouped conv2d": (lambda x, w: F.conv2d(x, w, groups=2), (4, 6, 8, 8), (4, 3, 3, 3)),
+    "conv_transpose2d": (lambda x, w: F.conv_transpose2d(x, w, stride=2), (4, 3, 8, 8), (3, 5, 3, 3)),
+    "linear": (F.linear, (7, 20), (5, 20)),
+    "linear, by name": (lambda x, w: F.linear(x, weight=w), (7, 20), (5, 20)),
+    "@": (lambda x, w: x @ w, (2, 7, 20), (20, 5)),
+    "bmm": (torch.bmm, (2, 7, 20), (2, 20, 5)),
+    "attention": (lambda x, w: F.scaled_dot_product_attention(x, w, w), (2, 3, 6, 8), (2, 3, 6, 8)),
+}
+
+
+def factors(*shapes, seed=0):
+    numbers = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=numbers).requires_grad_() for shape in shapes]
+
+
+@pytest.fixture
+def without_instructions(monkeypatch):
+    """A CPU on which torch has no fast products of bfloat16."""
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_without_instructions_a_product_in_bfloat16_is_that_of_rounded_factors(without_instructions, name):
+    product, *shapes = PRODUCTS[name]
+    x, w = factors(*shapes)
+    with autocast(CPU, "bfloat16"):
+        ours = product(x, w)
+    exact = product(*(value.bfloat16().double() for value in (x, w)))
+    assert ours.dtype == torch.bfloat16
+    assert not torch.equal(exact, product(x.double(), w.double()))
+    unit = 2.0**-8  # half of the last of eight bits, relative
+    torch.testing.assert_close(ours.double(), exact, rtol=1.01 * unit, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_without_instructions_gradients_are_those_of_torch_in_bfloat16(without_instructions, name):
+    product, *shapes = PRODUCTS[name]
+    gradients = []
+    for context in (autocast(CPU, "bfloat16"), torch.autocast("cpu", torch.bfloat16)):
+        x, w = factors(*shapes)
+        with context:
+            result = product(x, w)
+        weights = torch.linspace(-1, 1, result.numel()).view_as(result)
+        gradients.append(torch.autograd.grad((result.float() * weights).sum(), [x, w]))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert ours.dtype == theirs.dtype == torch.float32
+        difference = (ours - theirs).norm() / theirs.norm()
+        assert difference < 0.01, difference  # eight bits, and a sum of many
+
+
+def test_without_instructions_all_else_stays_as_autocast_has_it(without_instructions):
+    x, w = factors((4, 3), (5, 3))
+    layer = nn.Linear(3, 5)
+    with autocast(CPU, "bfloat16"):
+        assert layer(x).dtype == F.relu(layer(x)).dtype == torch.bfloat16
+        assert F.layer_norm(x, (3,)).dtype == (x + x).dtype == torch.float32
+        exact = in_full_precision(F.linear)(x, w)
+        assert F.linear(x.double(), w.double()).dtype == torch.float64
+    torch.testing.assert_close(exact, x @ w.T)
+    with autocast(CPU, "float32"):
+        torch.testing.assert_close(x @ w.T, exact)
+    assert F.linear(x, w).dtype == torch.float32
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_a_cpu_with_instructions_uses_them(monkeypatch, has):
+    used = []
+    monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: has)
+    monkeypatch.setattr(RoundedFactors, "__enter__", lambda self: used.append(self))
+    monkeypatch.setattr(RoundedFactors, "__exit__", lambda self, *error: None)
+    for precision in devices.PRECISIONS:
+        with autocast(CPU, precision):
+            pass
+    assert len(used) == (not has)

@@ -3,8 +3,8 @@
 CPU time of whole steps, from uint8 images to updated weights, on one thread, in turn, medians. ResNet-18, images of 32
 px, 100 of them a step in the split engine and 64 in the averaging engine. "dense" is the floor: forward and backward of
 the plain network alone, of as many views, in the same precision. The bars are those of a CPU with AMX; one that has
-AVX512-BF16 without AMX multiplies about 2.3 times as fast in bfloat16, and has bars of its own; others must not be
-slower than float32 where they choose for themselves.
+AVX512-BF16 without AMX multiplies about 2.3 times as fast in bfloat16, and has bars of its own. Others multiply rounded
+factors in float32, which costs the rounding, and must not be slower than float32 where they choose for themselves.
 """
 
 from functools import partial
@@ -29,12 +29,13 @@ pytestmark = pytest.mark.benchmark
 PRECISIONS = ("float32", "bfloat16")
 AMX = {16: 0.60, 32: 0.45, 64: 0.40}  # by width, at most so much of float32's time
 AVX512 = {16: 0.85, 32: 0.75, 64: 0.65}
+OTHERS = {16: 1.4, 32: 1.3, 64: 1.2}
 WIDTHS = (16, 32, 64)
 
 
 def bar(width: int) -> float:
     processor = _processor()
-    return AMX[width] if "amx" in processor else AVX512[width] if "avx512_bf16" in processor else 1.05
+    return AMX[width] if "amx" in processor else AVX512[width] if "avx512_bf16" in processor else OTHERS[width]
 
 
 def noise(count: int) -> Dataset:
