@@ -29,7 +29,7 @@ pytestmark = pytest.mark.benchmark
 PRECISIONS = ("float32", "bfloat16")
 AMX = {16: 0.60, 32: 0.45, 64: 0.40}  # by width, at most so much of float32's time
 AVX512 = {16: 0.85, 32: 0.75, 64: 0.65}
-OTHERS = {16: 1.4, 32: 1.3, 64: 1.2}
+OTHERS = dict.fromkeys(AMX, 1.5)
 WIDTHS = (16, 32, 64)
 
 
