@@ -80,35 +80,35 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    def add_parameters(command: argparse.ArgumentParser) -> None:
+    def add_parameters(
+        command: argparse.ArgumentParser,
+        what: str = "set a parameter of the notebooks",
+        example: str = "'seeds=[0, 1]'",
+    ) -> None:
         command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-        text = "set a parameter of the notebooks, as for `fssl reproduce`; repeatable"
+        text = f"{what}, the value in YAML, e.g. --set {example}; repeatable"
         command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
 
-    def add_ids(command: argparse.ArgumentParser) -> None:
-        text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
-        command.add_argument("ids", nargs="*", metavar="ID", help=text)
+    def add_ids(command: argparse.ArgumentParser, *, all_by_default: bool = True) -> None:
+        text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks"
+        how, end = ("*", "; default: all") if all_by_default else ("+", "")
+        command.add_argument("ids", nargs=how, metavar="ID", help=text + end)
+
+    def add_jobs(command: argparse.ArgumentParser) -> None:
+        add_ids(command)
         text = "notebooks at a time; default: one for each GPU, or 1"
         command.add_argument("--jobs", type=int, metavar="N", help=text)
 
     add("list", _list, "list the notebooks with their IDs and the profiles they are recorded at")
 
     command = add("plan", _plan, "tell what notebooks would compute: runs, data, hours, memory and disk")
-    text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks; default: all"
-    command.add_argument("ids", nargs="*", metavar="ID", help=text)
+    add_ids(command)
     add_parameters(command)
     command.add_argument("--json", action="store_true", help="print every run with all that is known of it")
 
     command = add("reproduce", _reproduce, "execute notebooks and tell what became of their claims")
-    add_ids(command)
-    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set a parameter of the notebooks, the value in YAML, e.g. --set 'seeds=[0, 1]'; repeatable",
-    )
+    add_jobs(command)
+    add_parameters(command)
     text = "compute the runs on the Dask cluster whose scheduler is there, e.g. tcp://10.0.0.1:8786"
     command.add_argument("--cluster", metavar="ADDRESS", help=text)
 
@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
 
     text = "execute notebooks with their defaults and keep what they draw in figures/, as the reference"
     command = add("record", _record, text)
-    add_ids(command)
+    add_jobs(command)
     command.add_argument("--profile", required=True, metavar="P", help="laptop, workstation, gpu or paper")
 
     command = add("data", _data, "list the data sets that are there, describe one, fetch it, or take a part of it")
@@ -132,11 +132,10 @@ def _parser() -> argparse.ArgumentParser:
     text = "compute the runs of notebooks without the notebooks, or hand finished ones on in a file"
     actions = add("runs", None, text).add_subparsers(title="actions", metavar="ACTION", required=True)
     command = add("compute", _runs_compute, "compute the runs of notebooks that are not finished; no Jupyter", actions)
-    text = "a notebook such as monacosfl/fig6, or a paper such as monacosfl for all of its notebooks"
-    command.add_argument("ids", nargs="+", metavar="ID", help=text)
+    add_ids(command, all_by_default=False)
     add_parameters(command)
     command = add("export", _runs_export, "write the finished runs of notebooks to a file", actions)
-    command.add_argument("ids", nargs="+", metavar="ID", help=text)
+    add_ids(command, all_by_default=False)
     command.add_argument("file", metavar="FILE", help="the file to write, e.g. fig6.zip")
     command.add_argument("--profile", required=True, metavar="P", help=", ".join(PROFILES))
     text = "take the models along, which are most of the bytes; without them, who needs one computes its run again"
@@ -147,9 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     text = "of `fssl runs export`; default: all that the project keeps with its records"
     command.add_argument("files", nargs="*", metavar="FILE", help=text)
 
-    add_ids(
-        add("refresh", _refresh, "execute notebooks at the smoke profile and store their outputs and links in place")
-    )
+    text = "execute notebooks at the smoke profile and store their outputs and links in place"
+    add_jobs(add("refresh", _refresh, text))
 
     command = add("claims", _claims, "judge the papers' claims on the recorded results")
     command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
@@ -161,13 +159,11 @@ def _parser() -> argparse.ArgumentParser:
     command = add("course", None, "the course: a hand-out for students, and what they handed in")
     parts = command.add_subparsers(title="commands", metavar="COMMAND", required=True)
     text = "copy the kit, with its notebooks, into a new folder for students"
-    command = parts.add_parser("export", help=text, description=f"{text.capitalize()}.")
-    command.set_defaults(command=_course_export)
+    command = add("export", _course_export, text, parts)
     command.add_argument("folder", metavar="DIR", help="the new folder")
     command.add_argument("--without-solutions", action="store_true", help="leave out the answers to the exercises")
     text = "print a row of CSV for each notebook with exercises below a folder: exercises passed, predictions made"
-    command = parts.add_parser("report", help=text, description=f"{text.capitalize()}.")
-    command.set_defaults(command=_course_report)
+    command = add("report", _course_report, text, parts)
     command.add_argument("folder", metavar="DIR", help="with the notebooks that were handed in, at any depth")
     text = "run the notebooks anew in place of believing what they store; this runs the students' code on this machine"
     command.add_argument("--execute", action="store_true", help=text)
@@ -191,9 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     address = "tcp://127.0.0.1:5555"
     text = f"where to listen; tcp://0.0.0.0:5555 for every address of this machine; default: {address}"
     command.add_argument("--bind", default=address, metavar="ADDRESS", help=text)
-    command.add_argument("--profile", default="smoke", metavar="P", help=OF_PROFILES)
-    text = "replace a setting of the profile, the value in YAML, e.g. --set cut_layer=5; repeatable"
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    add_parameters(command, "replace a setting of the profile", "cut_layer=5")
     text = "folder for the results; default: a new one in network/ beside the stored runs"
     command.add_argument("--out", metavar="FOLDER", help=text)
     add_keys(command, "server.json", "without keys: whoever reaches the address can join, and all can be read")
@@ -232,7 +226,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     from fssl_core.planning.plan import plan
 
-    parameters = dict(_assignment(text) for text in arguments.set)
+    parameters = _assigned(arguments)
     found = plan(arguments.ids, profile=arguments.profile, parameters=parameters)
     if arguments.json:
         print(found.as_json())
@@ -252,7 +246,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import execute
     from fssl_core.paths import figures_root, shown_path
 
-    parameters = dict(_assignment(text) for text in arguments.set)
+    parameters = _assigned(arguments)
     table = execute(
         arguments.ids,
         profile=arguments.profile,
@@ -267,7 +261,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import execute
     from fssl_core.paths import figures_root, project_root, shown_path
 
-    parameters = dict(_assignment(text) for text in arguments.set)
+    parameters = _assigned(arguments)
     if arguments.own:
         if not os.path.isfile(arguments.own):
             raise SettingError("FILE", arguments.own, "a Python file that adds methods to the benchmark")
@@ -338,7 +332,7 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.dry_run import with_needed
     from fssl_core.paths import runs_root, shown_path
 
-    parameters, computed = dict(_assignment(text) for text in arguments.set), None
+    parameters, computed = _assigned(arguments), None
     while True:  # settings of some runs are chosen by the results of others
         by_notebook = asked(arguments.ids, arguments.profile, parameters)
         settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
@@ -475,7 +469,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
     from fssl_core.network.server import claim_folder, serve_split, store
     from fssl_core.paths import runs_root
 
-    values = dict(_assignment(text) for text in arguments.set)
+    values = _assigned(arguments)
     if "clients" in values:
         raise SettingError("--set", f"clients={values['clients']}", "the number of clients as --clients")
     check_types(values)
@@ -530,6 +524,11 @@ def _join_split(arguments: argparse.Namespace) -> int:
     )
     print(f"fssl: client {client}: the server has finished the training", file=sys.stderr)
     return 0
+
+
+def _assigned(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Values by name, of all ``--set``."""
+    return dict(_assignment(text) for text in arguments.set)
 
 
 def _assignment(text: str) -> tuple[str, Any]:
