@@ -15,6 +15,7 @@ from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
+from fssl_core.experiments.archive import keys_of, recorded_files
 from fssl_core.experiments.asked import asked
 from fssl_core.experiments.dry_run import with_needed
 from fssl_core.experiments.store import Run
@@ -34,6 +35,7 @@ class PlannedRun:
         settings: of it.
         notebooks: IDs of those that ask for it, or for one that builds on it; it counts in the first.
         stored: whether its results are here.
+        recorded: whether they are kept with the project, see :func:`~fssl_core.experiments.archive.take_recorded`.
         missing: names of data sets that it reads and that are not here.
         work: counted; None where it cannot be.
         hours: by machine.
@@ -42,6 +44,7 @@ class PlannedRun:
     settings: Settings
     notebooks: tuple[str, ...]
     stored: bool
+    recorded: bool
     missing: tuple[str, ...]
     work: Work | None
     hours: dict[str, float]
@@ -80,7 +83,9 @@ class Plan:
             "Hours, memory and disk are of runs that are not stored: hours of a core here, by counted FLOPs and a "
             f"benchmark of a second, and of a GPU at {PRODUCTS_USE:.0%} of its dense peak and {MEMORY_USE:.0%} of its "
             "memory's bandwidth. Memory is that of the largest run on its device, the clients' models a part of it. A "
-            "notebook's row has all runs that it needs; the last row has each run once."
+            "notebook's row has all runs that it needs; the last row has each run once. Recorded are runs that are not "
+            "stored and come with the project: JupyterLab takes them where your images are those of the records, other "
+            "commands with FSSL_RECORDED=1 or after `fssl runs import`; else they are computed."
         )
 
     def as_json(self) -> str:
@@ -93,6 +98,7 @@ class Plan:
                 "needs": [needed.key for needed in run.settings.needs],
                 "notebooks": run.notebooks,
                 "stored": run.stored,
+                "recorded": run.recorded,
                 "missing_data": run.missing,
                 "work": run.work and asdict(run.work),
                 "hours": run.hours,
@@ -134,6 +140,7 @@ def plan(
             wanted.setdefault(key, {})[id] = None
     names = sorted(set().union(*(one.data_sets for one in settings.values())))
     missing, digests = missing_datasets(names), {name: data_digest(name) for name in names}
+    recorded = set().union(*map(keys_of, recorded_files()))
     runs = {}
     for key, one in settings.items():
         work = _work(one)
@@ -143,6 +150,7 @@ def plan(
             settings=one,
             notebooks=tuple(wanted[key]),
             stored=_stored(one, digests),
+            recorded=key in recorded,
             missing=tuple(sorted(one.data_sets & missing.keys())),
             work=work,
             hours={own.name: own.seconds(work) / HOUR for own in machines} if work else {},
@@ -172,6 +180,7 @@ def _row(name: str, runs: Sequence[PlannedRun]) -> dict[str, Any]:
         "notebook": name,
         "runs": len(runs),
         "stored": len(runs) - len(open_runs),
+        "recorded": sum(run.recorded for run in open_runs),
         "missing data": ", ".join(sorted({name for run in open_runs for name in run.missing})),
         "PFLOP": sum(work.training + work.evaluation for work in works) / 1e15,
     }

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fssl_core.cli import main
 from fssl_core.data.outlines import outline_of, outlines_only
 from fssl_core.experiments import (
+    archive,
     averaging_settings,
     ldawa_probe,
     lwfedssl_settings,
@@ -114,6 +115,22 @@ def test_what_is_stored_is_told_and_costs_nothing(nothing_here, capsys):
     assert [run.stored for run in before.runs.values()] == [False] * len(before.runs)
     assert [run.stored for run in after.runs.values()] == [True] * len(after.runs)
     assert after.table()["h here"].iloc[-1] == 0 < before.table()["h here"].iloc[-1]
+
+
+def test_what_comes_with_the_project_is_told_until_it_is_stored(nothing_here, tmp_path, monkeypatch):
+    for run in plan(["ldawa/fig5"], machine=QUIET).runs.values():
+        compute(run.settings, progress=False)
+    records = tmp_path / "figures"
+    monkeypatch.setattr(archive, "records_root", lambda: records)
+    (records / "ldawa").mkdir(parents=True)
+    two = list(plan(["ldawa/fig5"], machine=QUIET).runs.values())[:2]
+    archive.export_runs([run.settings for run in two], records / "ldawa" / "runs.smoke.zip")
+    assert plan(["ldawa/fig5"], machine=QUIET).table()["recorded"].tolist() == [0, 0]
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "elsewhere"))
+    found = plan(["ldawa/fig5"], machine=QUIET)
+    assert [key for key, run in found.runs.items() if run.recorded] == [run.settings.key for run in two]
+    assert found.table()["recorded"].tolist() == [2, 2]
+    assert found.table()["stored"].tolist() == [0, 0]
 
 
 def test_the_command(nothing_here, capsys):
