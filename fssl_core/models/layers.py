@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fssl_core.devices import multiplies_bfloat16
 from fssl_core.models.twin_norm import TwinNorm
 from fssl_core.settings import check_choice, check_range
 
@@ -44,7 +45,8 @@ def _grouped(weight: Tensor, bias: Tensor | None, groups: int) -> tuple[Tensor, 
 
 
 def _in_bfloat16_on_a_cpu(x: Tensor) -> bool:
-    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    """With instructions for it; float32's kernels, which others use, corrupt the heap at this layout (PyTorch 2.15)."""
+    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and multiplies_bfloat16()
 
 
 class Conv2d(nn.Conv2d):
@@ -52,8 +54,9 @@ class Conv2d(nn.Conv2d):
 
     Args:
         standardize: apply :func:`standardize` to the weight in every forward pass.
-        channels_last: where a CPU computes one model in bfloat16, take and give maps whose channels lie side by side.
-            What follows must keep that layout, as batch norm does; group norm is slow on it (CPU, PyTorch 2.15).
+        channels_last: where a CPU has instructions for bfloat16 and computes one model in it, take and give maps whose
+            channels lie side by side. What follows must keep that layout, as batch norm does; group norm is slow on it
+            (CPU, PyTorch 2.15).
     """
 
     def __init__(

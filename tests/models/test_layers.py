@@ -229,9 +229,16 @@ def bottleneck(norm: str) -> nn.Sequential:
 
 
 @pytest.mark.parametrize(
-    ("norm", "precision", "expected"), [("batch", True, True), ("batch", False, False), ("group", True, False)]
+    ("norm", "precision", "instructions", "expected"),
+    [
+        ("batch", True, True, True),
+        ("batch", True, False, False),
+        ("batch", False, True, False),
+        ("group", True, True, False),
+    ],
 )
-def test_channels_lie_side_by_side_where_that_is_fast(norm, precision, expected):
+def test_channels_lie_side_by_side_where_that_is_fast(monkeypatch, norm, precision, instructions, expected):
+    monkeypatch.setattr("fssl_core.models.layers.multiplies_bfloat16", lambda: instructions)
     images = torch.rand(4, 3, 12, 12, generator=generator(0, "images"))
     with torch.autocast("cpu", torch.bfloat16, enabled=precision):
         maps = bottleneck(norm)(images)
@@ -239,19 +246,20 @@ def test_channels_lie_side_by_side_where_that_is_fast(norm, precision, expected)
     assert maps.is_contiguous() != expected
 
 
-def test_the_layout_changes_no_more_than_rounding():
+def test_the_layout_changes_no_more_than_rounding(monkeypatch):
+    monkeypatch.setattr("fssl_core.models.layers.multiplies_bfloat16", lambda: True)
     images = torch.rand(4, 3, 12, 12, generator=generator(0, "images"))
     made = {}
     for name in ("float32", "bfloat16", "channels last"):
-        layers = bottleneck("batch")
-        for module in layers.modules():
+        network = bottleneck("batch")
+        for module in network.modules():
             if isinstance(module, Conv2d):
                 assert module.channels_last
                 module.channels_last = name == "channels last"
         with torch.autocast("cpu", torch.bfloat16, enabled=name != "float32"):
-            maps = layers(images).float()
+            maps = network(images).float()
         maps.square().sum().backward()
-        made[name] = maps.detach(), *(value.grad for value in layers.parameters())
+        made[name] = maps.detach(), *(value.grad for value in network.parameters())
     for expected, plain, fast in zip(*made.values(), strict=True):
         rounding = (plain - expected).norm()
         assert (fast - expected).norm() <= 2 * rounding + 1e-6 * expected.norm()
