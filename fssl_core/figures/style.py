@@ -337,7 +337,7 @@ def dashes_and_markers(hue: str, styles: Mapping[str, MethodStyle]) -> dict[str,
 def rows_over_seeds(
     axes: Axes, rows: Iterable[np.ndarray], look: MethodStyle, *, start: float = 0.0, label: str | None = None
 ) -> None:
-    """For each row the mean and standard deviation of its values along x, with each value as a dot below.
+    """For each row the mean and standard deviation of its values along x, a dot below for each value if they differ.
 
     Args:
         axes: where to draw; the first row is at the height ``start``, the others are 1 apart.
@@ -353,5 +353,6 @@ def rows_over_seeds(
             mean, y_position, xerr=std or None, color=look.colour, marker=look.marker, linestyle="", markersize=6,
             capsize=2, label=label,
         )  # fmt: skip
-        axes.plot(values, [y_position + 0.2] * len(values), ".", color=look.colour, alpha=0.35, markersize=4)
+        if (values != values[0]).any():
+            axes.plot(values, [y_position + 0.2] * len(values), ".", color=look.colour, alpha=0.35, markersize=4)
     axes.tick_params(axis="y", length=0)

@@ -1,4 +1,4 @@
-"""What is gained and what it costs: points of several goals with their Pareto fronts, and quoted costs."""
+"""Gains and what they cost: points of several goals with their Pareto fronts, ranked rows, and quoted costs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
@@ -108,13 +108,7 @@ def scatter(
                 axes.axvline(values[x], color=GREY, linestyle="-.", zorder=1, label=reference)
             if y in values:
                 axes.axhline(values[y], **style.CHANCE | {"label": reference})
-        if log:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_formatter("")
-        if x in percent:
-            axes.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
+        _scale(axes, log=log, percent=x in percent)
         axes.margins(0.18, 0.12)
         axes.set_title(str(name))
         if len(xs) == 1 or axes.get_subplotspec().is_last_row():
@@ -132,6 +126,17 @@ def scatter(
         for axes, panel_points, spread in drawn:
             _name(axes, [of for _, of in points.index], panel_points, spread)
     return fig
+
+
+def _scale(axes: Axes, *, log: bool, percent: bool, ticks: Sequence[int] = (1, 2, 5)) -> None:
+    """The x axis logarithmic, with ticks at these multiples of powers of ten, or of fractions shown as percent."""
+    if log:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=ticks))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
+    if percent:
+        axes.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
 
 
 def _front(axes: Axes, points: pd.DataFrame, x: str, y: str, high: Collection[str], low: Collection[str]) -> None:
@@ -175,6 +180,52 @@ def _shared(one: Box, other: Box) -> float:
     """Area that two boxes share."""
     width, height = (min(one[end + 2], other[end + 2]) - max(one[end], other[end]) for end in (0, 1))
     return max(width, 0) * max(height, 0)
+
+
+@style.use_style()
+def ranked(
+    runs: pd.DataFrame,
+    columns: Mapping[str, str],
+    *,
+    subtitle: str,
+    title: str,
+    log: Collection[str] = (),
+    percent: Collection[str] = (),
+    bold: Collection[str] = (),
+    italic: Collection[str] = (),
+) -> Figure:
+    """A row for each method, the highest mean of the first column on top, and a panel for each column.
+
+    So many methods that their points would cover each other in a plane can be read here, each under its name.
+
+    Args:
+        runs: a row per run with the column method and those of ``columns``; a missing value is not drawn.
+        columns: column -> label of its axis.
+        log: the columns whose axes are logarithmic.
+        percent: those that are fractions, shown as percent from 0 to 100.
+        bold, italic: methods whose names are written so.
+    """
+    leading = runs.groupby("method", sort=False)[next(iter(columns))]
+    methods = leading.mean().sort_values(ascending=False, kind="stable").index
+    styles = style.method_styles(runs["method"])
+    fig, grid = style.panels(
+        len(columns), width=1.75, height=0.6 + 0.22 * len(methods), most=len(columns), sharey=True
+    )  # fmt: skip
+    for axes, (column, label) in zip(grid, columns.items(), strict=True):
+        for number, method in enumerate(methods):
+            values = runs.loc[runs["method"] == method, column].dropna().to_numpy()
+            style.rows_over_seeds(axes, [values], styles[method], start=number)
+        _scale(axes, log=column in log, percent=column in percent, ticks=(1,))
+        axes.set_xlabel(label)
+        axes.margins(x=0.12)
+        if column in percent:
+            axes.set_xlim(-0.07, 1.07)  # markers at either end stay whole
+    grid[0].set_yticks(range(len(methods)), methods)
+    for name in grid[0].get_yticklabels():
+        name.set_fontweight("bold" if name.get_text() in bold else "normal")
+        name.set_fontstyle("italic" if name.get_text() in italic else "normal")
+    grid[0].set_ylim(len(methods) - 0.4, -0.6)
+    return style.finish(fig, title, subtitle, style.spread_note(leading.count(), "markers", "lines"))
 
 
 @style.use_style()

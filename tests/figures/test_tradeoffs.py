@@ -6,7 +6,7 @@ import pytest
 
 from fssl_core.errors import DataError
 from fssl_core.figures.style import METHOD_COLOURS, METHODS
-from fssl_core.figures.tradeoffs import RING, pareto_front, scatter
+from fssl_core.figures.tradeoffs import RING, pareto_front, ranked, scatter
 from tests.figures.reading import key, written
 
 CHOICES = {  # accuracy by probe and by fine-tuning, MiB, billions of multiply-adds, MiB
@@ -160,3 +160,36 @@ def test_without_goals_there_are_points_in_given_styles_and_references():
     assert points(second)[0].get_xydata().tolist() == [[0.4, 0.3]]
     assert key(figure) == ["guess", "GN", "TN", "chance"]
     assert first.xaxis.get_major_formatter()(0.5) == "50"
+
+
+def test_rows_are_ranked_by_the_first_column_and_a_missing_value_is_not_drawn():
+    runs = pd.DataFrame(
+        [
+            ["FedSimCLR", 0.30, 20, None],
+            ["FedSimCLR", 0.40, 20, None],
+            ["MocoSFL", 0.60, 1, 0.9],
+            ["MFCL", 0.5, 3, 1.0],
+        ],
+        columns=["method", "accuracy", "memory", "explained"],
+    )
+    labels = {"accuracy": "probe (%)", "memory": "memory (MB)", "explained": "explained (%)"}
+    figure = ranked(
+        runs, labels, log=["memory"], percent=["accuracy", "explained"], bold=["MocoSFL"], italic=["MFCL"], **WORDS
+    )
+    figure.canvas.draw()
+    accuracy, memory, explained = figure.axes
+    names = accuracy.get_yticklabels()
+    assert [name.get_text() for name in names] == ["MocoSFL", "MFCL", "FedSimCLR"]
+    assert [name.get_fontweight() for name in names] == ["bold", "normal", "normal"]
+    assert [name.get_fontstyle() for name in names] == ["normal", "italic", "normal"]
+    assert accuracy.get_ylim()[0] > accuracy.get_ylim()[1]  # the first row is on top
+    np.testing.assert_allclose([line.get_xydata()[0] for line in points(accuracy)], [[0.6, 0], [0.5, 1], [0.35, 2]])
+    assert [line.get_color() for line in points(accuracy)] == [
+        METHOD_COLOURS[name] for name in ("MocoSFL", "MFCL", "FedSimCLR")
+    ]
+    assert [line.get_xdata()[0] for line in points(memory)] == [1, 3, 20]
+    assert [tuple(line.get_xydata()[0]) for line in points(explained)] == [(0.9, 0), (1.0, 1)]
+    assert memory.get_xscale() == "log"
+    assert accuracy.get_xlim() == explained.get_xlim()
+    assert accuracy.get_xlim()[0] < 0 < 1 < accuracy.get_xlim()[1]
+    assert [axes.get_xlabel() for axes in figure.axes] == [*labels.values()]
