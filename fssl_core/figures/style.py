@@ -84,6 +84,10 @@ METHODS: dict[str, MethodStyle] = {
     "FeatARC": MethodStyle("#493a2a", (5, 1, 18), (0, (3, 1, 1, 1))),
     "MOON": MethodStyle("#4979f7", (4, 0, 65), "--"),
     "FSL": MethodStyle("#0a3a79", (8, 0, 11), ":"),
+    # robust rules of aggregation, beside FedAvg's grey and L-DAWA's green
+    "median": MethodStyle("#7b241c", (3, 2, 0), "--"),
+    "trimmed mean": MethodStyle("#e59866", (4, 2, 0), "-."),
+    "Krum": MethodStyle("#f6d55c", (5, 2, 0), ":"),
 }
 # For what is no method of a paper: your own method, photographs, rules
 OTHERS = (
