@@ -82,8 +82,8 @@ SIZES = {
         {},
     ),
     "workstation": Size(
-        _CIFAR | {name: REAL[name] for name in ("train_images", "width")},
-        *(10, 12, 4, 2, 50, 10, 9, 3, 50, 250, 2, 100, 200),
+        _CIFAR | {name: REAL[name] for name in ("train_images", "width")} | {"architecture": "resnet10"},
+        *(10, 12, 4, 2, 50, 10, 5, 3, 50, 250, 2, 100, 200),
         {},
         {},
     ),
