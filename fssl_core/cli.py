@@ -477,7 +477,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
     keys = server_keys(Path(arguments.keys)) if arguments.keys else None
     started = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     folder = Path(arguments.out) if arguments.out else runs_root() / "network" / started
-    claim_folder(folder, settings)
+    claim_folder(folder, settings, new=not arguments.out)  # another server may begin in the same second
     with tqdm(total=settings.epochs, unit="epoch", leave=False, dynamic_ncols=True) as bar:
 
         def progress(done: int, total: int, **figures: Any) -> None:

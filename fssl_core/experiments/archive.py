@@ -25,10 +25,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import Timeout
+
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
-from fssl_core.experiments.store import Run, lock_of, recorded_choice
+from fssl_core.experiments.store import Run, clear, lock_of, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, check_contents, move
 from fssl_core.files import atomic_write
 from fssl_core.notices import in_kernel, notice, say
@@ -42,6 +44,7 @@ METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfi
 # What `zipfile` raises of a file that is none, or not as it was written.
 DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
 LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs have a few million at most
+PATIENCE = 10.0  # seconds in which another process has imported the same run
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
 
@@ -84,6 +87,7 @@ def export_runs(
             for key, run in finished.items():
                 left_out = {name for name in files[key] if name in unwanted or (name.endswith(TENSORS) and not models)}
                 changed = without(run.folder, left_out)
+                check_contents(run.folder, files[key] - left_out)
                 members += [(name, key, changed.get(name)) for name in files[key] - left_out | changed.keys()]
             for name, key, content in sorted(members, key=lambda member: member[:2]):  # what is alike side by side
                 content = content or (finished[key].folder / name).read_bytes()
@@ -107,32 +111,38 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
     Raises:
         FsslError: the file is none of those, is damaged, or does not fit on the disk.
     """
-    with (
-        _outer(path) as outer,
-        full_disk_explained(folder),
-        tempfile.TemporaryFile(dir=folder) as whole,
-    ):
-        _check_space(path, outer.infolist(), folder)
-        with outer.open(MEMBER) as source:
-            shutil.copyfileobj(source, whole)
-        with zipfile.ZipFile(whole) as archive:
+    with full_disk_explained(folder), tempfile.TemporaryFile(dir=folder) as whole:
+        with _outer(path) as outer, full_disk_explained(folder):
+            _check_space(path, outer.infolist(), folder)
+            with outer.open(MEMBER) as source:
+                shutil.copyfileobj(source, whole)
+        with _as_exported(path):
+            archive = zipfile.ZipFile(whole)
+        with archive:
             yield archive
 
 
 @contextmanager
 def _outer(path: Path) -> Iterator[zipfile.ZipFile]:
-    refused = f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used."
+    with _as_exported(path), zipfile.ZipFile(path) as outer:
+        members = outer.infolist()
+        known = [member.filename for member in members] == [KEYS, MEMBER]
+        if not known or {member.compress_type for member in members} - METHODS:
+            raise zipfile.BadZipFile(f"it has {len(members)} members of other names or methods")
+        yield outer
+
+
+@contextmanager
+def _as_exported(path: Path) -> Iterator[None]:
+    """Around reading the file, and nothing else: what it raises is the file's fault."""
     try:
-        with zipfile.ZipFile(path) as outer:
-            members = outer.infolist()
-            known = [member.filename for member in members] == [KEYS, MEMBER]
-            if not known or {member.compress_type for member in members} - METHODS:
-                raise FsslError(refused)
-            yield outer
+        yield
     except FileNotFoundError as error:
         raise FsslError(f"There is no file {path}.") from error
     except DAMAGED as error:
-        raise FsslError(f"{refused} ({error})") from error
+        raise FsslError(
+            f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used. ({error})"
+        ) from error
 
 
 def keys_of(path: Path) -> set[str]:
@@ -210,7 +220,10 @@ def take_recorded(runs: Iterable[Run]) -> None:
         if new:
             say(f"{new} runs are those recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
         if others := sum(not run.finished for run in kept.values()):
-            say(f"{others} runs recorded in {shown_path(path)} are of other images or other code, and are computed.")
+            say(
+                f"{others} runs recorded in {shown_path(path)} are of other images or other code, or are being "
+                "computed, and are not taken."
+            )
 
 
 def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> None:
@@ -226,10 +239,20 @@ def _put(
     refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
-    with lock_of(folder), tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
+    try:
+        held = lock_of(folder).acquire(timeout=PATIENCE)
+    except Timeout:
+        say(f"Run {key} is left to another process, which is computing it.")
+        return False
+    with held, tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
         arrived, there = Path(temporary), (folder / LAST).exists()
         for name in members.keys() & {SETTINGS} if there else members:  # of what is there already nothing else is read
-            with archive.open(members[name]) as source, (arrived / name).open("wb") as target:
+            with (
+                (arrived / name).open("wb") as target,
+                _as_exported(path),
+                full_disk_explained(root),
+                archive.open(members[name]) as source,
+            ):
                 shutil.copyfileobj(source, target)
         if there:
             _compare(arrived, folder, path)
@@ -245,6 +268,7 @@ def _put(
             raise refused
         if wanted is not None and wanted.changes_since(stored[SETTINGS]):
             return False
+        clear(folder)  # of a run that was only begun, maybe by other code
         move(arrived, folder, members)
     return True
 

@@ -215,7 +215,7 @@ class Worker:
 
     def __init__(self, part: dict[str, str], schedule: Schedule) -> None:
         self.part = part
-        modules = sorted({type(run.settings).__module__ for run in schedule.left.values()})
+        modules = sorted({type(run.settings).__module__ for run in [*schedule.left.values()]})
         self.connection = _Server.current(modules).worker()
         self.job: Runnable | None = None
         self.current: Current | None = None

@@ -47,6 +47,12 @@ def listed_files(folder: Path) -> list[str]:
     return list(listed)
 
 
+def is_listed(folder: Path, name: str) -> bool:
+    """Whether a finished run wrote such a file; of one that was stored before there were manifests nobody knows."""
+    listed = _manifest(folder)
+    return listed is None or name in listed
+
+
 def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     """What changes where some files of a finished run are left out: its manifest, and the list of what is not there.
 

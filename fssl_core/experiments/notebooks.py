@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from fssl_core.experiments.parameters import checked_value, refuse_unknown, stor
 from fssl_core.experiments.resources import divided, gpus
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
-from fssl_core.papers.records import record_path
+from fssl_core.papers.records import about_record, record_path
 from fssl_core.paths import PROFILES, figures_root, project_root, shown_path
 from fssl_core.settings import check_choice, check_range
 
@@ -73,8 +73,7 @@ class Notebook:
         """
         if profile == "smoke":
             return self._content()["metadata"].get("fssl", {}).get("smoke")
-        path = self.record_path(profile)
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return about_record(self.id, profile)
 
     def record_path(self, profile: str) -> Path:
         """Where its reference record is."""
@@ -353,10 +352,11 @@ def _failure(executed: Path, stderr: str) -> str:
     text, where = stderr, ""
     if executed.exists():
         where = f"\nThe notebook up to there: {shown_path(executed)}"
-        for cell in json.loads(executed.read_text(encoding="utf-8"))["cells"]:
-            for output in cell.get("outputs", []):
-                if output["output_type"] == "error":
-                    text = "\n".join(output["traceback"]) or f"{output['ename']}: {output['evalue']}"
+        with suppress(OSError, ValueError, LookupError, TypeError):  # it may be half written, as when the disk is full
+            for cell in json.loads(executed.read_text(encoding="utf-8"))["cells"]:
+                for output in cell.get("outputs", []):
+                    if output["output_type"] == "error":
+                        text = "\n".join(output["traceback"]) or f"{output['ename']}: {output['evalue']}"
     lines = [line for line in _ANSI.sub("", text).splitlines() if line.strip()]
     return "\n".join(lines[-8:]) + where
 

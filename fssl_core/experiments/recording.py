@@ -51,6 +51,7 @@ def record(ids: Sequence[str], *, profile: str, jobs: int | None = None) -> pd.D
         drawn = {*table.loc[table["figure"].notna(), "artifact"]}  # by this call, and without an error
         for notebook in notebooks:
             if notebook.id in drawn:
+                notebook.record_path(profile).unlink(missing_ok=True)  # the last one: no record until all are new
                 for suffix in SUFFIXES:
                     with atomic_write(notebook.record_path(profile).with_suffix(suffix)) as file:
                         file.write(notebook.result_path(profile).with_suffix(suffix).read_bytes())

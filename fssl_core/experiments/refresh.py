@@ -22,6 +22,7 @@ from fssl_core.files import atomic_write
 from fssl_core.jupyter import METADATA
 from fssl_core.notices import TRANSIENT, say
 from fssl_core.paths import PROFILES, project_root
+from fssl_core.settings import check_range
 
 INSTALLATION = f"""import importlib.util
 
@@ -52,20 +53,34 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
 
     Returns:
         the IDs of those that failed or gave a warning; they are left as they were.
+
+    Raises:
+        SettingError: an unknown ID, or no such number of jobs.
     """
+    check_range("jobs", jobs, 1)
     root = project_root()
     folder = root / "build" / "refresh"
     notebooks = find_notebooks(ids)
-    before: dict[str, bytes] = {}
-    for notebook in notebooks:
-        stored, content = read_notebook(notebook.path), notebook.path.read_bytes()
-        changed = declare_parameters(stored)
-        if "/" in notebook.id:  # the others are about a clone
-            changed |= add_installation(stored.cells)
-        if changed:
-            before[notebook.id] = content
-            write_notebook(notebook.path, stored)
     tasks = [Task(notebook, {}, folder / notebook.path.relative_to(root / "notebooks")) for notebook in notebooks]
+    before: dict[Path, bytes] = {}  # of those that were changed to be executed
+    try:
+        for notebook in notebooks:
+            stored, content = read_notebook(notebook.path), notebook.path.read_bytes()
+            changed = declare_parameters(stored)
+            if "/" in notebook.id:  # the others are about a clone
+                changed |= add_installation(stored.cells)
+            if changed:
+                before[notebook.path] = content
+                write_notebook(notebook.path, stored)
+        return _store_outputs(tasks, jobs, root, before)
+    finally:  # an interruption leaves them as they were, too
+        for path, content in before.items():
+            with atomic_write(path) as file:
+                file.write(content)
+
+
+def _store_outputs(tasks: Sequence[Task], jobs: int, root: Path, before: dict[Path, bytes]) -> list[str]:
+    """Execute and store what succeeds, which then is not put back to what it was ``before``."""
     failed = []
     for outcome in run_tasks(tasks, jobs):
         notebook = outcome.task.notebook
@@ -75,14 +90,12 @@ def refresh(ids: Sequence[str] = (), *, jobs: int = 1) -> list[str]:
             say(f"{notebook.id} gives a warning, to be mended first: {warned[0]}")
         if executed is None or warned:
             failed.append(notebook.id)
-            if notebook.id in before:
-                with atomic_write(notebook.path) as file:
-                    file.write(before[notebook.id])
             continue
         stored = normalised(read_notebook(notebook.path), executed, root)
         keep_smoke(stored, notebook)
         fill_recorded(stored, notebook)
         write_notebook(notebook.path, stored)
+        before.pop(notebook.path, None)
     return failed
 
 

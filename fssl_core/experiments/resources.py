@@ -23,7 +23,7 @@ def threads() -> int:
     The last bits of sums depend on it, so it depends neither on how many runs are computed at a time nor on the cores.
     """
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isdigit() and int(first) else 1
+    return int(first) if first.isdecimal() and int(first) else 1
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def threads_of_a_run() -> Iterator[None]:
 
 def gpus() -> list[str]:
     """The CUDA devices that runs may use, as ``CUDA_VISIBLE_DEVICES`` names them; none where runs use others."""
-    if os.environ.get("FSSL_DEVICE", "cuda") != "cuda":
+    if (os.environ.get("FSSL_DEVICE") or "cuda") != "cuda":
         return []
     count = gpu_count()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -64,7 +64,7 @@ def shares(count: int | None = None) -> list[dict[str, str]]:
     """
     devices = gpus()
     if not devices:
-        chosen = os.environ.get("FSSL_DEVICE", "cpu")  # one that is named is one for all
+        chosen = os.environ.get("FSSL_DEVICE") or "cpu"  # one that is named is one for all
         return [{}] * (count or (max(1, cores() // threads()) if chosen == "cpu" else 1))
     count = count or len(devices)
     parts = [devices[part::count] or [devices[part % len(devices)]] for part in range(count)]

@@ -45,7 +45,15 @@ from fssl_core.experiments import dry_run, resources
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.local import Executor, Local
-from fssl_core.experiments.manifest import LEFT_OUT, check_files, read_file, read_json, write_manifest
+from fssl_core.experiments.manifest import (
+    LAST,
+    LEFT_OUT,
+    check_files,
+    is_listed,
+    read_file,
+    read_json,
+    write_manifest,
+)
 from fssl_core.experiments.progress import Sweep, active, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.resources import threads_of_a_run
@@ -126,7 +134,8 @@ class Run:
                 f"The folder {self.folder} should hold the settings {asked}, but its settings.json says {stored}: it "
                 "was changed by hand, or two settings share a name. Delete or move it and run again."
             )
-        listed, summary = (self.folder / "manifest.json").exists(), self.summary
+        summary = self.summary  # which is written last, so it is read first
+        listed = (self.folder / "manifest.json").exists()
         if summary is None or not (summary or listed) or _changes(stored, asked):
             return False
         if "data" not in stored:
@@ -162,7 +171,11 @@ class Run:
         Raises:
             SettingError: ``$FSSL_RECORDED`` is neither 0 nor 1.
         """
-        return (self.folder / f"{name}.tensors").exists() or recorded_choice() == "0"
+        return self._holds(f"{name}.tensors") or recorded_choice() == "0"
+
+    def _holds(self, file: str) -> bool:
+        """Whether there is such a file, of a finished run among those that the run wrote."""
+        return (self.folder / file).exists() and (not (self.folder / LAST).exists() or is_listed(self.folder, file))
 
     def save_tensors(self, name: str, state: dict[str, Any]) -> None:
         """Keep tensors and plain values, for example a model's ``state_dict``."""
@@ -176,18 +189,18 @@ class Run:
         Raises:
             FsslError: this run has no such tensors, or their file is damaged.
         """
-        if (self.folder / "summary.json").exists():
+        if (self.folder / LAST).exists():
             check_files(self.folder)
         file = f"{name}.tensors"
-        try:
+        if self._holds(file):
             return load_tensors(self.folder / file)
-        except FileNotFoundError:
-            if dry_run.in_use() or file not in (read_json(self.folder, LEFT_OUT) or {}):
-                raise _missing(self.folder, name, ".tensors") from None
+        if dry_run.in_use() or file not in (read_json(self.folder, LEFT_OUT) or {}):
+            raise _missing(self.folder, name, ".tensors")
         say(f"{self} was imported without its models, which are needed now; computing it again.")
         with self.locked(wait=True):
             if (self.folder / LEFT_OUT).exists():  # else another process was faster
-                self._clear()
+                for begun in (LAST, LEFT_OUT):  # and no more: others may be reading the tables
+                    (self.folder / begun).unlink(missing_ok=True)
         _compute([self], progress=False)  # not `run`, which may take it from the records once more
         return self.tensors(name)
 
@@ -222,7 +235,7 @@ class Run:
         if stored is not None and (changes := _changes(stored, asked)):
             kept = f" What it was is kept in {self._kept_aside(stored)}." if self._is_of_other_data(stored) else ""
             say(f"{self} {changes}; starting again.{kept}")
-            self._clear()
+            clear(self.folder)
         for name in ("summary.json", "manifest.json"):  # of a run that was not finished after all
             (self.folder / name).unlink(missing_ok=True)
         write_json(self.folder / "settings.json", asked)
@@ -236,20 +249,14 @@ class Run:
         images = hashlib.sha256(json.dumps(stored["data"], sort_keys=True).encode()).hexdigest()[:8]
         target = self.folder.with_name(f"{self.folder.name}-{images}")
         with tempfile.TemporaryDirectory(prefix=".", dir=self.folder.parent) as temporary:
-            shutil.copytree(self.folder, Path(temporary, "run"), ignore=shutil.ignore_patterns("lock"))
+            kept = Path(temporary, "run")
+            kept.mkdir()
+            for path in self.folder.iterdir():
+                if path.is_file() and path.name != "lock":
+                    shutil.copy2(path, kept)
             shutil.rmtree(target, ignore_errors=True)  # computed twice on the same images
-            Path(temporary, "run").rename(target)
+            kept.rename(target)
         return target
-
-    def _clear(self) -> None:
-        # The summary first and the settings not at all: killed in between, the folder is an unfinished run of the
-        # old version.
-        (self.folder / "summary.json").unlink(missing_ok=True)
-        for path in self.folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.name not in ("lock", "settings.json"):
-                path.unlink()
 
     def compute(self, sweep: Sweep, *, wait: bool) -> bool:
         """Compute this run, or resume it, unless it is finished.
@@ -320,10 +327,26 @@ class Run:
         self.checkpoint.remove()
 
 
+def clear(folder: Path) -> None:
+    """Delete what a run has stored, but its settings; the caller holds the lock."""
+    # The summary first and the settings not at all: killed in between, the folder is an unfinished run of the old
+    # version.
+    (folder / LAST).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in ("lock", "settings.json"):
+            path.unlink()
+
+
 def lock_of(folder: Path) -> FileLock:
-    """The lock of a run by its folder, which is made where it is missing."""
+    """The lock of a run by its folder, which is made where it is missing.
+
+    Only the system's own lock will do, which ends with the process: a file that stands for it would stay behind a
+    process that was killed, and nobody could compute the run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / "lock")
+    return FileLock(folder / "lock", fallback_to_soft=False)
 
 
 def run(settings: Settings, *, progress: bool = True) -> Run:

@@ -16,8 +16,16 @@ SETTINGS = "settings.json"
 
 
 def store_id() -> str:
-    """What tells the folder of runs from others; equal on two machines where they share it."""
-    return write_new_json(runs_root() / "store.json", {"id": os.urandom(8).hex()})["id"]
+    """What tells the folder of runs from others; equal on two machines where they share it.
+
+    Raises:
+        FsslError: the file that says so is damaged.
+    """
+    path = runs_root() / "store.json"
+    try:
+        return write_new_json(path, {"id": os.urandom(8).hex()})["id"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise FsslError(f"{path} is damaged ({error}). Delete it while nothing is computed, and run again.") from error
 
 
 def content(run: Run) -> dict[str, bytes]:

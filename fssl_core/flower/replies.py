@@ -87,7 +87,7 @@ def _figures(metrics: MetricRecord, images: int) -> dict[str, float]:
     counted = row.pop("images", None)
     if type(counted) is not int or counted != images:
         raise ReplyError(f"it counts {counted!r} images and has joined with {images}")
-    if not {"loss", "last_epoch_loss"} <= row.keys() or len(row) > MOST_FIGURES:
+    if not {"loss", "last_epoch_loss"} <= row.keys() or "epoch" in row or len(row) > MOST_FIGURES:
         raise ReplyError("its figures are not those of a round")
     for name, value in row.items():
         if not name.isidentifier() or type(value) not in (int, float) or not math.isfinite(value):

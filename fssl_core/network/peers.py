@@ -30,6 +30,7 @@ from fssl_core.network.sockets import GOODBYE, SMALL, explained, new_socket
 from fssl_core.notices import notice, printable, say
 
 Frames = Sequence[bytes | memoryview]
+UNREAD = "it does not read what it is sent"
 MOST_REFUSALS = 20  # that are reported
 
 
@@ -119,26 +120,30 @@ class Peers:
     # ---------------------------------------------------------------- sending
 
     def send(self, clients: Iterable[int], message: Message) -> None:
-        """Send to those of the given clients that are there; one whose connection has closed is lost."""
+        """Send to those of the given clients that are there; one that is not there any more, or does not read, is lost.
+
+        A ``ping`` only asks whether somebody is there: one that reads slowly is.
+        """
         frames = encode(message)
         for client in clients:
             if client not in self.members:
                 continue
-            if self.reply(self.members[client], frames):
+            failed = self.reply(self.members[client], frames)
+            if not failed:
                 self._count(client, message.kind, "down", frames)
-            else:
+            elif failed != UNREAD or message.kind != "ping":
                 cut = self._connections.get(self.members[client]) in self._meter.cut
-                self.lose(client, "it sent more than was due" if cut else "its connection closed")
+                self.lose(client, "it sent more than was due" if cut else failed)
 
-    def reply(self, identity: bytes, frames: Frames) -> bool:
-        """Send to a peer, member or not; returns whether it is connected."""
+    def reply(self, identity: bytes, frames: Frames) -> str:
+        """Send to a peer, member or not; returns why it cannot be sent, in words, and nothing where it can."""
         try:
-            self._socket.send_multipart([identity, *frames])
+            self._socket.send_multipart([identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            if error.errno != errno.EHOSTUNREACH:
+            if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
                 raise
-            return False
-        return True
+            return UNREAD if error.errno == errno.EAGAIN else "its connection closed"
+        return ""
 
     def dismiss(self, message: Message) -> None:
         """Tell every client the last thing: ``finished``, or ``stopped`` with a reason."""
@@ -158,7 +163,7 @@ class Peers:
 
     def welcome(self, client: int, identity: bytes, message: Message) -> bool:
         """Make a peer a member; returns whether it is still connected."""
-        if not self.reply(identity, encode(message)):
+        if self.reply(identity, encode(message)):
             return False
         self.members[client] = identity
         return True

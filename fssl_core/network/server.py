@@ -104,15 +104,21 @@ def serve_split(
     return Served(trainer, summary, peers.traffic(), clients.norms(), peers.lost, session.record())
 
 
-def claim_folder(folder: Path, settings: SplitSettings) -> None:
+def claim_folder(folder: Path, settings: SplitSettings, *, new: bool = False) -> None:
     """Make a folder for a run and leave its settings there, before hours are spent on it.
 
+    Args:
+        folder: where.
+        settings: of the run.
+        new: it must not be there.
+
     Raises:
-        SettingError: it holds a finished run, or cannot be written.
+        SettingError: it holds a finished run, is there though it should not be, or cannot be written.
     """
     if (folder / "summary.json").exists():
         raise SettingError("--out", str(folder), "a folder without a finished run")
     try:
+        folder.mkdir(parents=True, exist_ok=not new)
         write_json(folder / "settings.json", settings.as_dict())
     except OSError as error:
         raise SettingError("--out", str(folder), f"a folder that can be written ({error.strerror})") from error

@@ -21,6 +21,7 @@ ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
 LOOK = 0.1  # seconds between two looks whether the connection is still there
 SMALL = 1 << 16  # bytes of a message without tensors
+WAITING = 1 << 28  # bytes of messages that may wait for one who does not read, or of 16
 ENCRYPTION = 1 << 10  # bytes, and more than CurveZMQ adds to a frame
 FAILED = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the server does not know the key of this client",
@@ -47,7 +48,8 @@ def new_socket(
     socket.maxmsgsize = max(largest, MAX_HEADER) + ENCRYPTION
     if keys is not None:
         keys.put_on(socket)
-    socket.sndhwm = socket.rcvhwm = 0  # never blocks: each side waits for the other after a few messages anyway
+    socket.rcvhwm = 0  # what has come is read after a few messages anyway
+    socket.sndhwm = min(256, max(16, WAITING // largest))  # messages; the other side may not read
     socket.linger = int(1000 * GOODBYE)
     return socket
 

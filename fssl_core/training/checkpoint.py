@@ -10,6 +10,7 @@ import hashlib
 import os
 import pickle
 import warnings
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,12 +27,14 @@ from fssl_core.training.parts import Parts
 
 LARGE = 2**20  # bytes from which on a tensor is a file of its own
 
+UNREADABLE = pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, LookupError, ValueError, TypeError
 REMEDIES = {  # of errors of the disk, what happened and what helps
     errno.ENOSPC: ("No space left for", "free some space"),
     errno.EDQUOT: ("No space left for", "free some space"),
     errno.EFBIG: ("A file is larger than this process may write, in", "raise the limit (ulimit -f)"),
     errno.EACCES: ("There is no permission to write", "change its permissions"),
     errno.EPERM: ("There is no permission to write", "change its permissions"),
+    errno.ENOSYS: ("The file system has no locks (flock), for", "mount it with them"),
     errno.EROFS: ("The disk is read-only that holds", "mount it for writing"),
     errno.ENOTDIR: ("There is a file where a folder should be:", "move it away"),
     errno.EEXIST: ("There is a file where a folder should be:", "move it away"),
@@ -160,13 +163,18 @@ def load_tensors(path: Path) -> dict[str, Any]:
             start = file.tell()
             if checksum.strip() != hashlib.file_digest(file, "sha256").hexdigest().encode():
                 raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
+            with zipfile.ZipFile(file) as archive:  # as torch writes it; else a few bytes could fill the memory
+                members = archive.infolist()
+            packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+            if packed or sum(member.file_size for member in members) > file.seek(0, os.SEEK_END):
+                raise CheckpointError(f"{path} cannot be read: its tensors are compressed, or overlap.")
             file.seek(start)
             return torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from error
 
 

@@ -6,6 +6,7 @@ in the checkpoint that refers to it.
 """
 
 import hashlib
+import re
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -18,6 +19,7 @@ from torch import Tensor
 from fssl_core.errors import CheckpointError
 from fssl_core.files import atomic_write
 
+NAME = re.compile(r"[0-9a-f]{64}")  # of a part
 PIECE = 2**24  # bytes that are hashed or written at a time
 DTYPES = {str(kind): kind for kind in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)} | {
     str(kind): kind for kind in (torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -77,18 +79,24 @@ class Parts:
         Raises:
             CheckpointError: it is not there, or damaged.
         """
-        kind, shape = DTYPES[record["dtype"]], torch.Size(record["shape"])
-        path = self.folder / record["sha256"]
-        content = torch.empty(shape.numel() * kind.itemsize, dtype=torch.uint8)
+        try:  # a checkpoint may come from outside
+            kind, shape, name = DTYPES[record["dtype"]], torch.Size(record["shape"]), record["sha256"]
+            size = shape.numel() * kind.itemsize
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name")
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"A checkpoint has a part that is none of {self.folder} ({error}).") from error
+        path = self.folder / name
         try:
             with open(path, "rb", buffering=0) as file:
-                whole = path.stat().st_size == len(content)
+                whole = path.stat().st_size == size
+                content = torch.empty(size if whole else 0, dtype=torch.uint8)
                 view, offset = memoryview(content.numpy()), 0
-                while whole and offset < len(view):
+                while offset < len(view):
                     offset += file.readinto(view[offset : offset + PIECE]) or len(view)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
-        if not whole or hashlib.sha256(view).hexdigest() != record["sha256"]:
+        if not whole or hashlib.sha256(view).hexdigest() != name:
             path.unlink(missing_ok=True)  # or put would take it for what its name says
             raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
         return content.view(kind).view(shape)

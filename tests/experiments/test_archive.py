@@ -1,5 +1,6 @@
 """Runs go into a file and come back as they were; what is not such a file is refused, and nothing of it is kept."""
 
+import errno
 import io
 import json
 import os
@@ -13,10 +14,11 @@ import torch
 
 from fssl_core.cli import main
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.experiments import archive
 from fssl_core.experiments.archive import KEYS, MEMBER, export_runs, import_runs, keys_of, opened, recorded_files
 from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
-from fssl_core.experiments.store import Run, run, run_all, runs_table
+from fssl_core.experiments.store import Run, lock_of, run, run_all, runs_table
 from fssl_core.settings import Settings
 
 
@@ -165,6 +167,78 @@ def test_what_is_here_stays(exported, stores):
     before = contents(Run(SETTINGS[0]).folder)
     assert import_runs(exported) == (2, 1)
     assert contents(Run(SETTINGS[0]).folder) == before
+
+
+def test_models_of_a_run_that_was_only_begun_are_not_those_of_the_run_that_arrives(exported, stores, monkeypatch):
+    monkeypatch.delenv("FSSL_RECORDED", raising=False)
+    stores("second")
+    begun = Run(SETTINGS[1])
+    begun.folder.mkdir(parents=True)
+    begun.prepare()
+    begun.save_tensors("model", {"sides": torch.full((4,), -99.0)})
+    begun.checkpoint.save({"x": torch.zeros(2**19)})
+    import_runs(exported)
+    assert {path.name for path in begun.folder.iterdir()} == {"lock", *contents(begun.folder)}
+    assert not list(begun.folder.glob("checkpoint*"))
+    assert not begun.has_tensors("model")
+    assert torch.equal(begun.tensors("model")["sides"], torch.full((4,), 2.0))  # computed again
+
+
+def test_tensors_that_a_run_did_not_write_are_not_read(exported, stores, monkeypatch):
+    monkeypatch.delenv("FSSL_RECORDED", raising=False)
+    added = Run(SETTINGS[0])
+    added.save_tensors("added", {"sides": torch.zeros(4)})
+    assert not added.has_tensors("added")
+    with pytest.raises(FsslError, match=r"has no added\.tensors"):
+        added.tensors("added")
+    stores("second")
+    import_runs(exported)
+    added = Run(SETTINGS[1])
+    added.save_tensors("model", {"sides": torch.zeros(4)})
+    assert torch.equal(added.tensors("model")["sides"], torch.full((4,), 2.0))
+
+
+def test_tables_are_there_while_a_model_is_computed_again(exported, stores, monkeypatch):
+    stores("second")
+    import_runs(exported)
+    frame, seen = run_all(SETTINGS[:2], progress=False), []
+    execute = Square.execute
+
+    def reading(self, run, progress):  # what another notebook may do meanwhile
+        seen.append(runs_table(frame, "sides")["side"].tolist())
+        return execute(self, run, progress)
+
+    monkeypatch.setattr(Square, "execute", reading)
+    Run(SETTINGS[1]).tensors("model")
+    assert seen == [[1.0] * 4 + [2.0] * 4]
+
+
+def test_a_damaged_run_is_not_handed_on(stores, tmp_path):
+    table = Run(SETTINGS[0]).folder / "sides.csv"
+    table.write_bytes(table.read_bytes().replace(b"1.0", b"7.0"))  # as long as before
+    with pytest.raises(FsslError, match=r"sides\.csv is damaged"):
+        export_runs(SETTINGS, tmp_path / "runs.zip")
+    assert not (tmp_path / "runs.zip").exists()
+
+
+def test_a_run_that_another_process_computes_is_left_to_it(exported, stores, monkeypatch, capsys):
+    stores("second")
+    monkeypatch.setattr(archive, "PATIENCE", 0.0)
+    with lock_of(Run(SETTINGS[0]).folder):
+        assert import_runs(exported) == (2, 1)
+    assert f"Run {SETTINGS[0].key} is left to another process" in capsys.readouterr().err
+    assert import_runs(exported) == (2, 1)
+
+
+def test_errors_of_the_store_are_not_blamed_on_the_file(exported, stores, monkeypatch):
+    stores("second")
+
+    def fails(source, target, names):
+        raise OSError(errno.EIO, "Input/output error", str(target))
+
+    monkeypatch.setattr(archive, "move", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        import_runs(exported)
 
 
 def test_nothing_to_export(stores, tmp_path):
@@ -422,9 +496,9 @@ def test_recorded_runs_of_other_code_are_not_taken(recorded, monkeypatch, capsys
     assert run_all(SETTINGS[:2], progress=False)["area"].tolist() == [1.0, 4.0]
     assert taken()[:2] == [False, False]
     assert (
-        capsys.readouterr().err
-        == f"fssl: 2 runs recorded in {recorded} are of other images or other code, and are computed.\n"
-    )
+        f"fssl: 2 runs recorded in {recorded} are of other images or other code, or are being computed, and are not "
+        "taken.\n"
+    ) == capsys.readouterr().err
 
 
 def test_what_a_run_builds_on_is_not_taken(recorded, monkeypatch):

@@ -324,3 +324,10 @@ def test_each_job_has_a_gpu_of_its_own_and_there_are_as_many_as_gpus(project, mo
     monkeypatch.setattr(module, "_execute_one", pretend)
     execute(["paper1/fig2", "paper1/fig10"])
     assert sorted(seen) == ["0", "1"]
+
+
+@pytest.mark.parametrize("executed", ['{"cells": [{"outp', "[]", '{"cells": [{"outputs": [{}]}]}'])
+def test_of_a_notebook_that_is_half_written_papermills_words_are_the_failure(tmp_path, executed):
+    path = tmp_path / "fig1.ipynb"
+    path.write_text(executed)
+    assert module._failure(path, "OSError: No space left on device").startswith("OSError: No space left on device")

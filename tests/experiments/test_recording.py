@@ -10,6 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks, recording
 from fssl_core.experiments.parameters import stored_with
+from fssl_core.papers.records import recorded_profiles
 from fssl_core.paths import figures_root
 
 PARAMETERS = 'profile: str = "smoke"\nseeds: list = []'
@@ -105,3 +106,27 @@ def test_what_an_earlier_call_drew_does_not_become_a_record(project, monkeypatch
     monkeypatch.setattr(notebooks, "run_tasks", lambda tasks, *_: [notebooks.Outcome(tasks[0], "", 1.0, started=1e9)])
     assert recording.record(["paper1/fig1"], profile="laptop")["status"].tolist() == ["ok"]
     assert not (project / "figures").exists()
+
+
+def test_a_record_that_was_cut_off_is_none(project, executed, monkeypatch):
+    recording.record(["paper1/fig1"], profile="laptop")
+    assert recorded_profiles("paper1/fig1") == ["laptop"]
+    write = recording.atomic_write
+
+    def full(path, *how):
+        if path.suffix == ".csv":
+            raise OSError("No space left on device")
+        return write(path, *how)
+
+    monkeypatch.setattr(recording, "atomic_write", full)
+    with pytest.raises(OSError, match="No space left"):
+        recording.record(["paper1/fig1"], profile="laptop")
+    assert recorded_profiles("paper1/fig1") == []
+
+
+def test_a_damaged_record_is_named(project):
+    path = project / "figures" / "paper1" / "fig1.laptop.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    with pytest.raises(FsslError, match=r"fig1\.laptop\.json is no record any more"):
+        notebooks.find_notebooks(["paper1/fig1"])[0].record("laptop")

@@ -9,6 +9,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from fssl_core.errors import SettingError
 from fssl_core.experiments.notebooks import Notebook
 from fssl_core.experiments.refresh import fill, fill_recorded, normalised, refresh, warnings_in
 
@@ -209,3 +210,25 @@ def test_refresh(project, capsys):
     nbformat.write(stored, good)
     assert refresh(["paper1/fig1"]) == []
     assert nbformat.read(good, as_version=4).metadata.fssl.parameters == {"profile": "smoke", "extra": 1}
+
+
+def test_an_interruption_leaves_notebooks_as_they_were(project, monkeypatch):
+    path = project / "notebooks" / "paper1" / "fig1_good.ipynb"
+    parameters = new_code_cell('profile: str = "smoke"', metadata={"tags": ["parameters"]})
+    nbformat.write(new_notebook(cells=[new_markdown_cell(TITLE), parameters, new_code_cell("1")]), path)
+    before = path.read_bytes()
+
+    def interrupted(tasks, jobs):
+        assert path.read_bytes() != before  # it got the cell of the installation
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fssl_core.experiments.refresh.run_tasks", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        refresh()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_a_number_of_jobs_that_is_none(project, jobs):
+    with pytest.raises(SettingError, match=f"jobs={jobs} cannot be used"):
+        refresh(jobs=jobs)

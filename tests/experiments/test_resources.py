@@ -42,6 +42,10 @@ def test_a_worker_for_each_gpu(monkeypatch):
     assert workers() == [{}]
     monkeypatch.setenv("FSSL_DEVICE", "cpu")
     assert workers() == [{}] * 8
+    monkeypatch.setenv("FSSL_DEVICE", "")  # as if nothing were said
+    assert len(workers()) == 4
+    monkeypatch.setattr(resources, "gpu_count", lambda: 0)
+    assert workers() == [{}] * 8
 
 
 def test_notebooks_side_by_side_share_the_machine(monkeypatch):
@@ -68,7 +72,7 @@ def test_a_number_of_workers_that_is_none(monkeypatch, value):
 
 def test_a_run_has_the_threads_that_the_user_gives_or_one(monkeypatch):
     before = torch.get_num_threads()
-    for given, expected in ((None, 1), ("3", 3), ("2,4", 2), ("", 1), ("0", 1), ("all", 1)):
+    for given, expected in ((None, 1), ("3", 3), ("2,4", 2), ("", 1), ("0", 1), ("all", 1), ("²", 1)):
         if given is not None:
             monkeypatch.setenv("OMP_NUM_THREADS", given)
         assert threads() == expected

@@ -16,7 +16,7 @@ import torch
 
 import fssl_core
 from fssl_core.errors import DataError, FsslError
-from fssl_core.experiments import averaging_settings, local, provenance
+from fssl_core.experiments import averaging_settings, local, provenance, store, transfer
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings, added
@@ -395,3 +395,54 @@ def test_missing_images_are_told_before_the_first_run(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"'cifar10' is not at .* --download .*'tiny-imagenet-200' is not at .*unpack"):
         run_all([here, *others], progress=False)
     assert not list((tmp_path / "runs").glob("*/summary.json"))
+
+
+def test_a_run_that_another_process_finishes_at_that_moment_is_finished(root, monkeypatch):
+    run(Walk(), progress=False)
+    folder = Run(Walk()).folder
+    late = {name: (folder / name).read_bytes() for name in ("manifest.json", "summary.json")}
+    for name in late:
+        (folder / name).unlink()
+    read = store.read_json
+
+    def read_as_it_is_finished(folder, name, **how):
+        if name == "summary.json":
+            for late_name, content in late.items():
+                (folder / late_name).write_bytes(content)
+        return read(folder, name, **how)
+
+    monkeypatch.setattr(store, "read_json", read_as_it_is_finished)
+    assert Run(Walk()).finished
+
+
+def test_without_locks_of_the_file_system_nothing_is_computed(root, monkeypatch):
+    """A file that stands for a lock would stay behind a process that was killed."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def missing(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", missing)
+    with pytest.raises(FsslError, match=r"The file system has no locks \(flock\).*mount it with them"):
+        run(Walk(), progress=False)
+    assert not (root / "steps.txt").exists()
+
+
+def test_a_full_disk_is_explained_where_results_are_kept_aside(root, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run(Walk(), progress=False)
+    monkeypatch.setattr(Run, "_is_of_other_data", lambda self, stored: True)
+    monkeypatch.setattr(Walk, "version", 2)
+    monkeypatch.setattr(store.shutil, "copy2", full)
+    with pytest.raises(FsslError, match="No space left for"):
+        run(Walk(), progress=False)
+    assert (Run(Walk()).folder / "summary.json").exists()
+
+
+def test_a_damaged_name_of_the_store_is_named(root):
+    assert transfer.store_id() == transfer.store_id()
+    (root / "store.json").write_text("")
+    with pytest.raises(FsslError, match=r"store\.json is damaged"):
+        transfer.store_id()

@@ -300,6 +300,7 @@ BAD_REPLIES = {
     "loss nan": (with_metric("loss", float("nan")), "its figure 'loss' is 'nan' where a finite number is due"),
     "loss list": (with_metric("loss", [1.0, 2.0]), "its figure 'loss' is"),
     "no loss": (without("metrics", "last_epoch_loss"), "its figures are not those of a round"),
+    "epoch": (with_metric("epoch", 7.0), "its figures are not those of a round"),
     "figure": (with_metric("\x1b]0;owned\x07\nfssl: fine", 1.0), "its figure"),
 }  # fmt: skip
 

@@ -112,6 +112,9 @@ def test_a_port_in_use_and_a_folder_in_use_are_errors(tmp_path):
         claim_folder(tmp_path, tiny())
     with pytest.raises(SettingError, match="a folder that can be written"):
         claim_folder(tmp_path / "summary.json" / "run", tiny())
+    claim_folder(tmp_path / "new", tiny(), new=True)
+    with pytest.raises(SettingError, match="File exists"):
+        claim_folder(tmp_path / "new", tiny(), new=True)
 
 
 @pytest.mark.parametrize("value", [float("nan"), -1.0, float("inf")])

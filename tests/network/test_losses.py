@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 
 import pytest
+import torch
+import zmq
 
 from fssl_core.errors import FsslError, NonFiniteLossError
 from fssl_core.network.handshake import admit
-from fssl_core.network.messages import Message
+from fssl_core.network.messages import Message, encode
 from fssl_core.network.peers import Peers
 from fssl_core.network.server import Served, serve_split
 from fssl_core.network.sockets import ConnectionLostError, Link
@@ -123,7 +125,7 @@ def test_what_a_client_said_last_is_read_before_its_connection_is_missed():
         peers.members[0], peers.training = identity, True
         link.send(Message("leaving", {"reason": "no power"}))
         link.close(PATIENCE)
-        while peers.reply(identity, [b"are you there?"]):
+        while not peers.reply(identity, [b"are you there?"]):
             time.sleep(0.01)
         peers._probed = 0.0  # a ping is due
         peers.next([0])
@@ -187,3 +189,25 @@ def test_clients_learn_why_the_server_gave_up(values, error, reason):
     assert begun.is_set()
     with pytest.raises(FsslError, match=f"The server ended the training for this client: {reason}"):
         client.result()
+
+
+def test_a_client_that_does_not_read_is_dropped_before_it_fills_the_servers_memory():
+    """Its messages would wait for ever where it is never asked, so that no deadline ends it."""
+    with Peers("tcp://127.0.0.1:*", TIMEOUT, largest=2**22) as peers, zmq.Context() as context:
+        deaf = context.socket(zmq.DEALER)
+        deaf.rcvhwm, deaf.rcvbuf, deaf.linger = 1, 4096, 0
+        deaf.connect(peers.address)
+        deaf.send_multipart(encode(Message("hello")))
+        while (arrived := peers.next([])) is None:
+            pass
+        peers.welcome(0, arrived.identity, Message("welcome"))
+        peers.training = True
+        model = Message("parameters", tensors={"weight": torch.ones(2**18)})  # 1 MiB
+        sent = 0
+        while 0 in peers.members and sent < 300:
+            peers.send([0], Message("ping"))
+            peers.send([0], model)
+            sent += 1
+        assert peers.lost == {0: "it does not read what it is sent"}
+        assert sent < 100
+        deaf.close()

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from fssl_core.errors import CheckpointError, FsslError
 from fssl_core.training.checkpoint import Checkpoint, load_tensors, save_tensors
+from fssl_core.training.parts import Parts
 
 
 def state(epoch: int) -> dict:
@@ -185,3 +187,36 @@ def test_tensors_of_a_module_come_back(tmp_path):
     assert torch.equal(layer.weight, other.weight)
     with pytest.raises(FileNotFoundError):
         load_tensors(tmp_path / "absent.tensors")
+
+
+@pytest.mark.parametrize("name", ["../victim.txt", "x" * 64, "0" * 63, 7, None])
+def test_a_part_is_named_by_a_checksum_or_not_read(tmp_path, name):
+    victim = tmp_path / "victim.txt"
+    victim.write_text("kept")
+    parts = Parts(tmp_path / "parts")
+    record = parts.put(torch.arange(3))
+    assert torch.equal(parts.get(record), torch.arange(3))
+    for wrong in ({"sha256": name}, {"dtype": "torch.complex64"}, {"shape": "three"}):
+        with pytest.raises(CheckpointError, match="has a part that is none of"):
+            parts.get(record | wrong)
+    assert victim.read_text() == "kept"
+
+
+def test_no_memory_is_taken_for_a_part_before_its_size_is_known(tmp_path):
+    parts = Parts(tmp_path / "parts")
+    record = parts.put(torch.arange(3)) | {"shape": [10**15]}
+    with pytest.raises(CheckpointError, match="truncated or damaged"):
+        parts.get(record)
+
+
+def test_compressed_tensors_are_refused_before_they_fill_the_memory(tmp_path):
+    written, packed = io.BytesIO(), io.BytesIO()
+    torch.save({"x": torch.zeros(2**20)}, written)
+    with zipfile.ZipFile(written) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for member in source.infolist():
+            target.writestr(member.filename, source.read(member))
+    content = packed.getvalue()
+    path = tmp_path / "x.tensors"
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    with pytest.raises(CheckpointError, match="compressed, or overlap"):
+        load_tensors(path)
