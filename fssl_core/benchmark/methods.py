@@ -83,7 +83,7 @@ SIZES = {
     ),
     "workstation": Size(
         _CIFAR | {name: REAL[name] for name in ("train_images", "width")} | {"architecture": "resnet10"},
-        *(10, 12, 4, 2, 50, 10, 5, 3, 50, 250, 2, 100, 200),
+        *(10, 12, 4, 1, 50, 10, 5, 3, 50, 250, 2, 100, 200),
         {},
         {},
     ),
