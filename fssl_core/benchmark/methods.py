@@ -83,7 +83,7 @@ SIZES = {
     ),
     "workstation": Size(
         _CIFAR | {name: REAL[name] for name in ("train_images", "width")} | {"architecture": "resnet10"},
-        *(10, 12, 4, 1, 50, 10, 5, 3, 50, 250, 2, 100, 200),
+        *(10, 12, 4, 1, 50, 10, 5, 2, 50, 250, 2, 100, 200),
         {},
         {},
     ),
@@ -191,11 +191,11 @@ def _modular(method: str) -> Method:
     def make(p: Problem) -> list[ModularSettings]:
         s, first = p.size, {name: value for name, value in p.common.items() if name != "norm"}
         first |= {"rounds": s.first_phase, "local_epochs": 1, "batch": s.first_batch}
-        second = {"epochs": p.passes - s.first_phase, "batch": s.second_batch, "validate_every": 1}
-        second |= {name: p.common[name] for name in ("seed", "norm", "probe_epochs")}
-        settings = mfcl_settings(p.profile, method=method, phase1=first, **second)
+        second = {name: p.common[name] for name in ("seed", "norm", "probe_epochs")}
+        second |= {"batch": s.second_batch, "validate_every": 1}
+        settings, epochs = mfcl_settings(p.profile, method=method, phase1=first, **second), p.passes - s.first_phase
         # The profile's warm-up is for its own, longer phase: here it must not be all of a phase that tunes the rate.
-        return [settings.changed(warmup_epochs=min(settings.warmup_epochs, max(1, settings.epochs // 4)))]
+        return [settings.changed(epochs=epochs, warmup_epochs=min(settings.warmup_epochs, max(1, epochs // 4)))]
 
     return Method(make)
 
