@@ -288,7 +288,11 @@ class Cells:
     def averaged(self, *columns: str) -> "Cells":
         """Means over these columns, run by run, of the levels that all remaining cells have.
 
-        For what one run gives several times: the data sets on which its model is evaluated.
+        For what one run gives several times: the data sets on which its model is evaluated. A run that lacks one of
+        them is left out: its mean would be of other levels than that of the runs beside it.
+
+        Raises:
+            NotRun: no level, or no run of any cell, has them all.
         """
         frame, value, options = self._parts
         frame = frame.merge(self.index)  # of a part only what is in it
@@ -297,7 +301,13 @@ class Cells:
         common = set.intersection(*levels_present)
         if not common:
             raise NotRun(f"no {', '.join(columns)} that all of them have")
-        kept = frame[[key in common for key in frame[list(columns)].itertuples(index=False, name=None)]]
+        levels = pd.Series([*frame[list(columns)].itertuples(index=False, name=None)], index=frame.index)
+        frame, levels = frame[levels.isin(common)], levels[levels.isin(common)]
+        runs = [name for name in (*rest, "seed") if name in frame and not (name == "seed" and options["exact"])]
+        whole = levels.groupby([frame[name] for name in runs], dropna=False).transform("nunique") if runs else None
+        kept = frame if whole is None else frame[whole == len(common)]
+        if kept.empty:
+            raise NotRun(f"no run with every {', '.join(columns)}")
         return Cells(kept, value, rest, unit=self.unit, label=self.label, **options)
 
     def _levels_by(self, rest: Sequence[str], columns: Sequence[str]) -> Iterable[tuple[Any, pd.DataFrame]]:

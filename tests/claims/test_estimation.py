@@ -167,6 +167,17 @@ def test_a_mean_over_data_sets_is_of_those_that_all_have():
     assert cells.mean(method="a").estimate.value == 1.0
 
 
+def test_a_run_that_lacks_a_data_set_is_left_out_of_its_mean():
+    """Both methods have the same values; one run of the second lacks its easy data set."""
+    rows = [(m, d, s, 50.0 * (d == "easy") + s) for m in "ab" for d in ("easy", "hard") for s in range(3)]
+    frame = pd.DataFrame(rows, columns=["method", "data", "seed", "points"])
+    lacking = frame.drop(frame.query("method == 'b' and data == 'easy' and seed == 2").index)
+    cells = Cells(lacking, "points", ["method", "data"]).averaged("data")
+    assert (cells.mean(method="a") - cells.mean(method="b")).estimate.value == pytest.approx(0, abs=1e-9)
+    with pytest.raises(NotRun, match="no run with every data"):
+        Cells(frame[(frame.data == "easy") == (frame.seed == 0)], "points", ["method", "data"]).averaged("data")
+
+
 def learned(above: float, seeds: int = 3, **columns):
     rng = np.random.default_rng(5)
     return pd.DataFrame(
