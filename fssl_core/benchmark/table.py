@@ -161,7 +161,7 @@ def curves(settings: Settings, load: ClientLoad | None) -> pd.DataFrame:
 
 
 def within(curve: pd.DataFrame, budget: str, amounts: Sequence[float]) -> pd.DataFrame:
-    """The accuracy of the last row of one curve that an amount allows; missing where none does.
+    """The accuracy of the last row of one curve that has one and that an amount allows; missing where none does.
 
     Args:
         curve: of one training, or several of one method and seed under one another: their means are taken.
@@ -172,7 +172,7 @@ def within(curve: pd.DataFrame, budget: str, amounts: Sequence[float]) -> pd.Dat
         a row an amount: the columns ``budget`` (its name), ``amount`` and ``knn_accuracy``.
     """
     check_choice("budget", budget, BUDGETS)
-    steps = curve.groupby("epoch")[[budget, "knn_accuracy"]].mean()
+    steps = curve.groupby("epoch")[[budget, "knn_accuracy"]].mean().dropna()  # not every epoch is validated
     found = [steps.loc[steps[budget] <= amount, "knn_accuracy"] for amount in amounts]
     last = [rows.iloc[-1] if len(rows) else np.nan for rows in found]
     return pd.DataFrame({"budget": budget, "amount": list(amounts), "knn_accuracy": last})

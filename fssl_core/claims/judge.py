@@ -245,7 +245,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     answer = outcome.answer()
     reason = ""
     if answer is None:
-        reason = doubt or ("one seed, no interval" if low != low else "both answers are possible")
+        few = "one seed" if deciding.estimate.seeds == 1 else "too few seeds in common"
+        reason = doubt or (f"{few}, no interval" if isnan(low) else "both answers are possible")
     return {
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,

@@ -74,7 +74,7 @@ def shown(value: float, unit: str) -> str:
     """A number for readers: ``"+1.20 points"``, ``"11"``, ``"3.1e+08 bytes"``."""
     if unit == "points":
         return f"{value:+.2f} points"
-    text = f"{value:.0f}" if value == round(value) and abs(value) < 1e6 else f"{value:.4g}"
+    text = f"{value:.0f}" if abs(value) < 1e6 and value == round(value) else f"{value:.4g}"
     return f"{text} {unit}".strip()
 
 

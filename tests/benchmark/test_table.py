@@ -125,6 +125,8 @@ def test_a_budget_admits_the_rounds_that_it_pays_for():
     found = within(curve, "macs", [5, 10, 29, 30, 100])["knn_accuracy"].tolist()
     assert np.isnan(found[0])
     assert found[1:] == [0.1, 0.4, 0.3, 0.3]  # the last one, not the best
+    unvalidated = curve.assign(knn_accuracy=[0.1, np.nan, 0.3])
+    assert within(unvalidated, "macs", [29, 30])["knn_accuracy"].tolist() == [0.1, 0.3]
     with pytest.raises(SettingError, match="budget='euros' cannot be used: expected one of passes, macs"):
         within(curve, "euros", [1])
 

@@ -8,7 +8,7 @@ import pytest
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Cells
 from fssl_core.claims.rules import ahead, fact
-from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, table
+from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, shown, table
 from fssl_core.errors import DataError
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 
@@ -119,6 +119,17 @@ def test_every_protocol_counts_and_one_is_enough_to_be_judged(check):
     assert verdicts(both[both.protocol == "a"])[0].ours == "reproduced"
     alone = pd.concat([runs(LDAWA=54, FedAvg=50).assign(protocol="a"), runs(LDAWA=46).assign(protocol="b")])
     assert verdicts(alone)[0].ours == "reproduced"
+
+
+def test_seeds_that_hardly_overlap_give_no_interval_and_are_not_called_one_seed(check):
+    frame = runs(LDAWA=54.0, FedAvg=50.0)
+    frame.loc[frame.method == "FedAvg", "seed"] += 2
+    (verdict,) = verdicts(frame)
+    assert (verdict.ours, verdict.reason) == ("inconclusive", "too few seeds in common, no interval")
+
+
+def test_a_ratio_to_nothing_can_be_shown():
+    assert (shown(float("inf"), ""), shown(float("inf"), "points")) == ("inf", "+inf points")
 
 
 def test_a_column_that_is_missing_is_named(check):
