@@ -50,8 +50,10 @@ class ClientMatrix:
             torch.empty(clients * self.parameters, dtype=like.dtype, device=like.device), requires_grad=False
         )
         self.parameter_blocks = self._views_by_name(self.weights.detach(), shapes)
-        buffers = {
-            name: value.expand(clients, *value.shape).clone() for name, value in state.items() if name not in shapes
+        buffers = {  # contiguous: of a single number a clone would keep expand's stride of 0, which cuBLAS refuses
+            name: value.expand(clients, *value.shape).clone(memory_format=torch.contiguous_format)
+            for name, value in state.items()
+            if name not in shapes
         }
         self.blocks = {**self.parameter_blocks, **buffers}
         self._model = model

@@ -11,7 +11,7 @@ from fssl_core.models.client_module import CUTS, client_module, decoder, joined,
 from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.models.initialise import build, initialise_
-from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS
+from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS, uses_batch_statistics
 from fssl_core.models.mobilenet import mobilenetv2
 from fssl_core.models.resnet import DEPTHS, resnet, resnet_imagenet
 from fssl_core.models.stages import Stages, part, reshape_layer, stages
@@ -120,4 +120,5 @@ __all__ = [
     "remaining_backbone",
     "reshape_layer",
     "stages",
+    "uses_batch_statistics",
 ]

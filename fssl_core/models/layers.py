@@ -9,6 +9,7 @@ a normalisation over ``clients * channels`` channels is a normalisation per clie
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from fssl_core.devices import multiplies_bfloat16
 from fssl_core.models.twin_norm import TwinNorm
@@ -175,6 +176,11 @@ def norm_layer(
         return BatchNorm2d(channels)
     grouping = {} if channels_per_group is None else {"channels_per_group": channels_per_group}
     return GroupNorm(channels, **grouping) if kind == "group" else TwinNorm(channels, variance=variance, **grouping)
+
+
+def uses_batch_statistics(module: nn.Module) -> bool:
+    """Whether what a module makes of an image depends on the others in the batch, by a batch norm."""
+    return any(isinstance(layer, _BatchNorm) for layer in module.modules())
 
 
 def conv_norm(

@@ -17,7 +17,7 @@ Clients train one after the other: with local batches of ordinary size, running 
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -250,6 +250,7 @@ class AveragingTrainer(RoundTrainer):
     """
 
     compares_models: ClassVar[bool] = False  # the server needs all models of a round at once, whatever the rule
+    bytes_of_views: ClassVar[int] = 64 << 20  # made in one call on a GPU
 
     def __init__(self, settings: AveragingSettings, data: Dataset, run: Any = None) -> None:
         super().__init__(settings, data)
@@ -392,8 +393,8 @@ class AveragingTrainer(RoundTrainer):
         for number in range(s.passes):
             self.begin_pass(number)
             batches = self.batches(client, self.finished * s.passes + number)
-            for rows, draws in batches:
-                loss, logged = self.step(rows, draws)
+            for rows, views in self.prepared(batches):
+                loss, logged = self.step(rows, views)
                 losses.append(loss)
                 figures.append(logged)
         self.check_finite(losses, f"client {client} in round {self.finished + 1}", f"learning_rate={s.learning_rate}")
@@ -405,10 +406,9 @@ class AveragingTrainer(RoundTrainer):
     def begin_pass(self, number: int) -> None:
         """Called before the client's pass of this number in the round, from 0; here all passes are alike."""
 
-    def step(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """One optimiser step of the client that is training, on what :meth:`batches` gave."""
+    def step(self, rows: Tensor, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """One optimiser step of the client that is training, on what :meth:`prepared` gave."""
         s = self.settings
-        views = self.views(rows, draws)
         labels = (self.data.train.labels[rows],) if s.supervised else ()
         with s.autocast(self.device):
             loss, figures = self.loss(self.features(views), *labels)
@@ -419,6 +419,20 @@ class AveragingTrainer(RoundTrainer):
         self.optimizer.zero_grad(set_to_none=False)  # the module's gradients are views of this buffer
         self.learner.after_step()
         return loss.detach(), figures
+
+    def prepared(self, batches: Sequence[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each step its images' numbers and :meth:`views`, of what :meth:`batches` gave.
+
+        On a GPU those of as many steps as :attr:`bytes_of_views` admits are made in one call: to launch the hundreds of
+        kernels of an augmentation takes longer than they do.
+        """
+        image = self.data.train.images[0].numel() * self.settings.dtype.itemsize
+        step = len(batches[0][0]) * self.settings.views * image if batches else 1
+        ahead = max(1, self.bytes_of_views // step) if self.device.type != "cpu" else 1
+        for start in range(0, len(batches), ahead):
+            rows, draws = zip(*batches[start : start + ahead], strict=True)
+            views = self.views(torch.cat(rows), torch.cat(draws))
+            yield from zip(rows, views.split([len(batch) for batch in rows], dim=1), strict=True)
 
     def views(self, rows: Tensor, draws: Tensor) -> Tensor:
         """Normalised views ``[views, B, C, H, W]`` of what :meth:`batches` gave."""

@@ -165,6 +165,7 @@ class LayerwiseTrainer(AveragingTrainer):
         self.federate(self.part)
         self.previous = self.waiting(self.part) if s.representation_alignment else None
         if self.previous is not None:
+            self.learner.together = False  # the first view is looked at below
             self._encoded: list[Tensor] = []  # what the objective runs the encoder on, in order
             self._embeddings: list[Tensor] = []  # what the projector makes of it
             self.learner.online.encoder.register_forward_pre_hook(lambda _, inputs: self._encoded.append(inputs[0]))

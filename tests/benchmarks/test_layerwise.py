@@ -57,9 +57,9 @@ class TwoBranches(LayerwiseTrainer):
         self.frozen_target.load_state_dict(self.frozen.state_dict())  # Algorithm 2, line 4
 
     @torch.no_grad()
-    def step(self, rows: Tensor, draws: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def step(self, rows: Tensor, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         with torch.enable_grad():
-            result = super().step(rows, draws)
+            result = super().step(rows, views)
         for mine, theirs in zip(self.frozen_target.parameters(), self.frozen.parameters(), strict=True):
             mine.lerp_(theirs, 1 - self.settings.objective.ema_decay)  # line 15
         return result

@@ -227,4 +227,6 @@ def test_peak_on_a_gpu_is_above_the_count_and_near_it(backbones, cut_layer):
     counted = training_memory(client, IMAGE, 128).total_bytes
     peak = peak_memory(client, IMAGE, 128)
     assert counted <= peak <= 2.5 * counted
-    assert peak == peak_memory(client, IMAGE, 128)
+    again = peak_memory(client, IMAGE, 128)  # the first one has the libraries' workspaces made, too
+    assert again == peak_memory(client, IMAGE, 128)
+    assert counted <= again <= peak

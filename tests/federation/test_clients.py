@@ -52,6 +52,13 @@ def test_blocks_are_contiguous_views_of_the_buffer():
     assert all(parameter.data_ptr() == matrix.blocks[name].data_ptr() for name, parameter in module.named_parameters())
 
 
+def test_a_buffer_of_one_number_has_a_stride_that_cublas_takes():
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.ones(2))
+    model.register_buffer("count", torch.tensor(3.0))
+    assert ClientMatrix(model, 1).blocks["count"].stride() == (1,)
+
+
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_stacked_equals_loop_with_gradients_and_statistics(norm):
     results = []

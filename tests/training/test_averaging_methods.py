@@ -1,6 +1,7 @@
 """The methods of the engine: rules, what clients keep, FedProx, and what is recorded on the way."""
 
 import copy
+import dataclasses
 import tempfile
 
 import pytest
@@ -469,7 +470,8 @@ def test_models_are_kept_on_the_way_the_first_untrained(fedavg):
 
 @pytest.mark.gpu
 def test_models_kept_before_and_after_an_interruption_go_together_on_a_gpu():
-    data = tiny_data().to("cuda")
+    data = tiny_data()
+    data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
     settings = quick(keep_every=1, rounds=2, objective=SimCLR(projector=(8,)), precision="float32")
     first, second = (AveragingTrainer(settings, data) for _ in range(2))
     a_round(first)

@@ -149,7 +149,7 @@ def test_one_part_is_fixed_while_the_other_is_trained():
     for number, moves in ((0, "projector"), (1, "encoder")):
         before = {name: value.clone() for name, value in trainer.worker.parameter_blocks.items()}
         trainer.begin_pass(number)
-        for batch in trainer.batches(0, number):
+        for batch in trainer.prepared(trainer.batches(0, number)):
             trainer.step(*batch)
         for name, value in trainer.worker.parameter_blocks.items():
             assert torch.equal(value, before[name]) is not name.startswith(moves), name

@@ -53,6 +53,39 @@ def test_an_engine_trains_evaluates_stops_and_goes_on(name, tmp_path):
     assert tables["traffic"].equals(plain.tables()["traffic"])
 
 
+@pytest.mark.parametrize(("norm", "together"), [("group", True), ("batch", False)])
+def test_views_go_through_the_encoder_in_one_call_unless_batch_norm_mixes_them(norm, together):
+    plain, calls = trainer("BYOL", precision="float64", norm=norm), []
+    views = plain.views(*plain.batches(0, 0)[0]).double()
+    expected = plain.learner.loss(views)[0].item()
+    with PretendedDevice() as place:
+        ours = trainer("BYOL", place.device, precision="float64", norm=norm)
+        ours.learner.online.encoder.register_forward_hook(lambda *call: calls.append(len(call[2])))
+        found = ours.learner.loss(views.to(place.device))[0].item()
+    assert found == pytest.approx(expected, abs=1e-10)
+    assert calls == ([2 * views.shape[1]] if together else [views.shape[1]] * 2)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_views_of_several_steps_are_made_in_one_call(steps):
+    plain = trainer("SimCLR", precision="float32", batch=5, incomplete_batch="kept")
+    batches = plain.batches(0, 0)
+    assert len(batches) > 2
+    assert len(batches[-1][0]) < 5
+    with PretendedDevice() as place:
+        ours = trainer("SimCLR", place.device, precision="float32", batch=5, incomplete_batch="kept")
+        image = ours.data.train.images[0].numel() * 4
+        ours.bytes_of_views = steps * 2 * 5 * image
+        calls, views = [], ours.views
+        ours.views = lambda *batch: calls.append(len(batch[0])) or views(*batch)
+        made = list(ours.prepared(ours.batches(0, 0)))
+        assert sum(calls) == sum(len(rows) for rows, _ in batches)
+        assert len(calls) == -(-len(batches) // steps)
+        for (rows, found), (numbers, expected) in zip(made, plain.prepared(batches), strict=True):
+            assert torch.equal(rows.cpu(), numbers)
+            torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("rule", [*RULES, *ROBUST_RULES, *COORDINATE_RULES])
 def test_a_rule_aggregates(rule):
     robust = {"assumed_faulty": 1, "clients": 5, "batch": 4} if rule in MORE_THAN_TWICE else {}

@@ -583,7 +583,8 @@ def test_cuda_equals_cpu():
     data = dataclasses.replace(data, train=data.train.to("cuda"), test=data.test.to("cuda"))
     gpu = SplitTrainer(tiny(), data)
     gpu.advance()
-    assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-8)
+    # Views are float32 whatever the precision, and a GPU rounds their products otherwise.
+    assert gpu.metrics[0]["loss"] == pytest.approx(cpu.metrics[0]["loss"], abs=1e-5)
 
 
 # ---------------------------------------------------------------- bad input
