@@ -69,14 +69,20 @@ def peak_by_stage(
     result = []
     for trainer, batch in in_each_stage(settings, noise(settings, channels, device)):
         for _ in range(WARM_UP):
-            trainer.step(*batch)
+            take(trainer, batch)
         gc.collect()  # nothing of the last stage may go while the peak is measured
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
-        trainer.step(*batch)
+        take(trainer, batch)
         passing = torch.cuda.max_memory_allocated(device) - before
         result.append(StepMemory(trainer.stage.number, held_bytes(trainer), passing))
     return result
+
+
+def take(trainer: LayerwiseTrainer, batch: Batch) -> None:
+    """A step on a batch, whose views are made before it."""
+    for rows, views in trainer.prepared([batch]):
+        trainer.step(rows, views)
 
 
 def noise(settings: LayerwiseSettings, channels: int = 3, device: torch.device | str = "cpu") -> Dataset:
@@ -95,7 +101,7 @@ def noise(settings: LayerwiseSettings, channels: int = 3, device: torch.device |
 
 
 def in_each_stage(settings: LayerwiseSettings, data: Dataset) -> Iterator[tuple[LayerwiseTrainer, Batch]]:
-    """A client alone in the midst of local training, one stage after the other: ``trainer.step(*batch)`` goes on.
+    """A client alone in the midst of local training, one stage after the other: :func:`take` goes on.
 
     Args:
         settings: of the federation; those that say which clients there are do not matter.

@@ -16,7 +16,7 @@ from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
 from fssl_core.training.split import SplitTrainer
-from tests.costs.step_memory import held_bytes, in_each_stage
+from tests.costs.step_memory import held_bytes, in_each_stage, take
 from tests.training.test_layerwise import tiny as layerwise
 from tests.training.test_modular import phase1 as autoencoder
 from tests.training.test_modular import phase2 as modular
@@ -134,7 +134,7 @@ def test_memory_is_that_of_real_steps_of_layerwise_training(values):
             assert stage.memory.total_bytes - stage.memory.saved_bytes == held_bytes(trainer) - counters
             own = [*states(trainer.worker, trainer.target), *trainer.frozen.state_dict().values()]
             with SavedActivations(own) as saved:
-                trainer.step(*batch)
+                take(trainer, batch)
             assert stage.memory.saved_bytes == saved.peak_bytes
     assert load.memory_bytes == max(stage.memory.total_bytes for stage in load.stages)
 
@@ -187,7 +187,7 @@ def test_memory_is_that_of_a_real_step_of_averaging(objective, others, update):
     trainer.train_client(0, 0)
     own = states(trainer.worker, trainer.target, trainer.velocity)
     with SavedActivations(own) as saved:
-        trainer.step(*trainer.batches(0, 0)[0])
+        take(trainer, trainer.batches(0, 0)[0])
     assert 0.9 < stage.memory.saved_bytes / saved.peak_bytes <= 1
     model, target = (sum(block.nbytes for block in one.blocks.values()) for one in (trainer.worker, trainer.target))
     assert stage.memory.model_bytes == model

@@ -68,16 +68,13 @@ class Counted(LayerwiseTrainer):
 
         return hook
 
-    def step(self, rows, draws):
+    def step(self, rows, views):
         if self.rows:  # counting takes longer than training
-            return super().step(rows, draws)
+            return super().step(rows, views)
         self.norms = 0
-        with FlopCounterMode(display=False) as everything:
-            result = super().step(rows, draws)
-        with FlopCounterMode(display=False) as augmentation:
-            self.augment.two_views(self.data.train.images[rows][None], draws[None])
-        products, views = (Counter(counter.get_flop_counts()["Global"]) for counter in (everything, augmentation))
-        products.subtract(views)
+        with FlopCounterMode(display=False) as counter:
+            result = super().step(rows, views)
+        products = Counter(counter.get_flop_counts()["Global"])
         macs = Counter({str(operation).removeprefix("aten."): flops // 2 for operation, flops in products.items()})
         self.steps.append((self.stage, +macs, self.norms))
         return result

@@ -12,7 +12,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS
 from fssl_core.objectives import SimCLR
 from fssl_core.training.layerwise import LayerwiseSettings
-from tests.costs.step_memory import held_bytes, in_each_stage, noise, peak_by_stage
+from tests.costs.step_memory import held_bytes, in_each_stage, noise, peak_by_stage, take
 
 BATCH, WIDTH, DEPTH = 5, 8, 4  # the width of a head, of which there are three
 KERNELS = {"explicit": SDPBackend.MATH, "fused": SDPBackend.FLASH_ATTENTION}
@@ -28,7 +28,7 @@ def saved_in_a_step(trainer, batch) -> int:
     own = [trainer.worker.weights, *trainer.worker.blocks.values(), *trainer.frozen.state_dict().values()]
     own += [] if trainer.target is None else trainer.target.blocks.values()
     with SavedActivations(own) as saved:
-        trainer.step(*batch)
+        take(trainer, batch)
     assert saved.live_bytes == 0
     return saved.peak_bytes
 

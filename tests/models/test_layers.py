@@ -215,10 +215,11 @@ def test_stacked_models_equal_a_loop_on_cuda(architecture):
     together = functional_call(clients[0], state, (images.transpose(0, 1).flatten(1, 2),))
     alone = torch.cat([client(x) for client, x in zip(clients, images, strict=True)], dim=1)
     torch.testing.assert_close(together, alone, rtol=1e-10, atol=1e-10)
+    singles = [client.float() for client in clients]
     with torch.autocast("cuda", dtype=torch.bfloat16):
-        singles = [client.float() for client in clients]
         rough = functional_call(singles[0], stack(singles), (images.float().transpose(0, 1).flatten(1, 2),))
-    assert (rough - alone).norm() < 0.1 * alone.norm()
+        rough_alone = torch.cat([client(x.float()) for client, x in zip(singles, images, strict=True)], dim=1)
+    assert (rough - alone).norm() < 1.5 * (rough_alone - alone).norm() < 0.3 * alone.norm()
 
 
 # ---------------------------------------------------------------- memory layout
