@@ -9,6 +9,9 @@ __version__ = "0.1.0"
 # (up to eight times). It reads this variable once, when torch is first imported, so it is set before that.
 _too_late = "torch" in sys.modules and "OMP_WAIT_POLICY" not in os.environ
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# pandas imports pyarrow where it is installed, whose allocator would start a thread, and a process that others are
+# forked from must have none.
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 if _too_late:
     from fssl_core.devices import do_not_wait_busily
 

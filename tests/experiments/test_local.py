@@ -8,6 +8,7 @@ import threading
 import time
 import types
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -78,6 +79,16 @@ def test_results_do_not_depend_on_the_number_of_workers(root, monkeypatch, capsy
     assert len(steps) == 3 * 5 * 4  # nothing twice
     assert len(set(steps["process"]) - {os.getpid()}) >= 2
     assert "a walk was begun" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's list of threads")
+def test_the_process_that_workers_are_forked_from_has_one_thread():
+    server = local._Server(["fssl_core.training.averaging", "fssl_core.evaluation.fine_tuning"])
+    tasks = Path(f"/proc/{server.process.pid}/task")
+    with server.socket, server.worker():
+        wait_until((tasks / tasks.parent.name / "children").read_text)  # it has imported all that it will
+        assert len([*tasks.iterdir()]) == 1
+    server.process.wait(PATIENCE)
 
 
 def test_every_worker_has_a_gpu_of_its_own(root, monkeypatch):
