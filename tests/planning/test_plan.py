@@ -235,7 +235,7 @@ def test_planning_everything_takes_seconds(nothing_here):
 
 
 def test_gpu_notebooks_stay_within_their_time(nothing_here):
-    """About ten minutes of an H200 where launches hide behind each other; the plan, where none do, has twice that."""
+    """An hour of an H200 that computes one run after the other."""
     table = plan(profile="gpu", machine=QUIET).table().set_index("notebook")["h H200"]
     longest = table.drop("all, each run once").sort_values()
-    assert longest.iloc[-1] * 60 <= 22, longest.tail()
+    assert longest.iloc[-1] <= 1, longest.tail()
