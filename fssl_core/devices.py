@@ -43,6 +43,11 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
     return found
 
 
+def launches_kernels(device: torch.device) -> bool:
+    """Whether a device is told of each operation, which takes longer than a small one: not the CPU, nor ``meta``."""
+    return device.type not in ("cpu", "meta")
+
+
 @cache
 def cpu_name() -> str:
     """The processor as the system calls it."""

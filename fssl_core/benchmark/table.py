@@ -217,7 +217,8 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     """Which method for clients with so much memory and traffic, and how sure is that?
 
     The best mean does not win by a hair: it is compared with each other method that fits, seed by seed, at a level that
-    holds for all comparisons together (Bonferroni). Those that it does not beat are named beside it.
+    holds for all comparisons together (Bonferroni). Those that it does not beat are named beside it. Only seeds count
+    that all methods have that fit.
 
     Args:
         results: a row a method and seed on one division: the columns method, reference, seed, ``memory_bytes``,
@@ -230,7 +231,7 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
         measure: column with the accuracy, a fraction.
 
     Raises:
-        DataError: there is no such column, or the results are of several divisions.
+        DataError: there is no such column, the results are of several divisions, or methods have no seed in common.
     """
     if missing := {"method", "reference", "seed", "memory_bytes", "traffic_bytes", "explained", measure} - {*results}:
         raise DataError(f"The results have no column {', '.join(sorted(missing))}: give those of the benchmark.")
@@ -241,10 +242,16 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     if private:
         fits &= ~(means["explained"] > EXPOSED)
     fits &= ~results.groupby("method", sort=False)["reference"].any() & means[measure].notna()
-    order = means[fits].sort_values(measure, ascending=False, kind="stable").index
-    if not len(order):
+    if not fits.any():
         return Choice("No method of the table fits.", means[fits])
-    cells = Cells(results[results["method"].isin(order)], measure, ["method"])
+    results = results[results["method"].isin(means.index[fits])].dropna(subset=measure)
+    of_method = results.groupby("method")["seed"].agg(set)
+    shared = set.intersection(*of_method)  # a seed may be easier than another
+    if not shared:
+        raise DataError(f"{', '.join(of_method.index)} have no seed in common: compute the same seeds of each.")
+    results = results[results["seed"].isin(shared)]
+    order = results.groupby("method", sort=False)[measure].mean().sort_values(ascending=False, kind="stable").index
+    cells = Cells(results, measure, ["method"])
     quantities = {name: cells.mean(method=name) for name in order}
     best, *others = order
     level = 1 - (1 - LEVEL) / max(1, len(others))
@@ -258,7 +265,7 @@ def choose(results: pd.DataFrame, *, memory: float, traffic: float, private: boo
     if np.isnan(low):
         answer = f"Undecided: one seed has no interval. The best mean of {len(order)} methods is that of {best}."
         return Choice(answer, candidates)
-    answer = f"{best}: {means.loc[best, measure]:.1%} ({LEVEL:.0%} interval {low:.1%} to {high:.1%})."
+    answer = f"{best}: {quantities[best].estimate.value:.1%} ({LEVEL:.0%} interval {low:.1%} to {high:.1%})."
     if level_with:
         answer = f"Undecided between {'; '.join([best, *level_with])}. The best mean is that of {answer}"
     own = results[results["method"] == best]

@@ -13,6 +13,8 @@ of cell means with weights, such as L-DAWA less FedAvg. How sure we are of one d
   sum of their variances, and Welch and Satterthwaite's degrees of freedom; where they are evaluations of the same runs
   it has the sum of their errors instead, as if these went up and down together.
 - One seed in a cell of the contrast: no interval, and so no decision, whatever the noise of other cells.
+- Of a measure that moves in steps, such as rounds, no error is below that of rounding to a step: three seeds that
+  agree do not show a difference to be that and no other.
 
 Values that come from one run, such as the rounds of a curve or the data sets and shares of labels on which one model
 is evaluated, are no repetitions: reduce them to one number a run first (:meth:`Cells.averaged`).
@@ -112,12 +114,12 @@ class _Stratum:
 class _Design:
     """The values of all cells with their seeds, stratum by stratum."""
 
-    def __init__(self, values: pd.DataFrame) -> None:
+    def __init__(self, values: pd.DataFrame, step: float = 0.0) -> None:
         """``values``: columns cell, stratum, runs, seed, value; a row for each cell and seed. Without seed: exact.
 
         Cells are numbered from 0; each lies in one stratum, and strata of the same ``runs`` are evaluations of these.
         """
-        self.exact = "seed" not in values
+        self.exact, self.step = "seed" not in values, step
         self.cells = values["cell"].nunique()
         by_cell = values.groupby("cell")
         self.means, self.sizes = by_cell["value"].mean().to_numpy(), by_cell.size().to_numpy()
@@ -140,10 +142,10 @@ class _Design:
         seeds = int(self.sizes[used].min(initial=len(self.values)))
         if seeds < 2:
             return Estimate(float(weights @ self.means), np.nan, np.nan, seeds)
+        rounding = self.step / np.sqrt(12) * np.sqrt((weights[used] ** 2 / self.sizes[used]).sum())
         if (per_seed := self._per_seed(weights, used)) is not None and len(per_seed) >= OWN_SEEDS:
-            return Estimate(
-                float(per_seed.mean()), float(per_seed.std(ddof=1) / np.sqrt(len(per_seed))), len(per_seed) - 1, seeds
-            )
+            error = max(per_seed.std(ddof=1) / np.sqrt(len(per_seed)), rounding)
+            return Estimate(float(per_seed.mean()), float(error), len(per_seed) - 1, seeds)
         parts: dict[int, list[Estimate]] = {}
         for runs, cells, stratum in self._strata:
             if weights[cells].any():
@@ -153,7 +155,7 @@ class _Design:
         freedoms = np.array([min(part.freedom for part in of_runs) for of_runs in parts.values()], dtype=float)
         total = variances.sum()
         freedom = total**2 / (variances**2 / freedoms).sum() if total > 0 else freedoms.min(initial=np.inf)
-        return Estimate(value, float(np.sqrt(total)), float(freedom), seeds)
+        return Estimate(value, float(max(np.sqrt(total), rounding)), float(freedom), seeds)
 
     def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
         """The contrast seed by seed; None where a cell has other seeds than another."""
@@ -230,6 +232,7 @@ class Cells:
         unit: of the value, for readers: ``"points"``, ``"bytes"``.
         label: what all values have in common, for readers: ``"linear probe"``.
         exact: nothing varies between seeds: printed cells, counts, closed forms.
+        step: between two values that a run can have, such as a round; 0 where any is possible.
         accuracy: column with the models' accuracy (a fraction), which stands beside the columns ``untrained`` and
             ``chance`` (fractions): cells whose models are not shown to have learned decide nothing.
             None: no model is trained.
@@ -250,6 +253,7 @@ class Cells:
         unit: str = "points",
         label: str = "",
         exact: bool = False,
+        step: float = 0.0,
         accuracy: str | None = None,
         failing: Iterable[str] = (),
         strata: Sequence[str] = (),
@@ -275,13 +279,13 @@ class Cells:
         values = rows.assign(cell=cell, runs=runs, stratum=stratum).rename(columns={value: "value"})
         self.by, self.unit, self.label = by, unit, label
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
-        self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]])
+        self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]], step)
         self._gate = None
         if accuracy is not None:
             names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
             above = values[["cell", "runs", "stratum", "seed", "_above"]].rename(columns={"_above": "value"})
             self._gate = _Gate(above, names.astype(str).to_list(), failing)
-        options = {"exact": exact, "accuracy": accuracy, "failing": tuple(failing)}
+        options = {"exact": exact, "step": step, "accuracy": accuracy, "failing": tuple(failing)}
         options |= {"strata": strata, "evaluations": evaluations}
         self._parts = frame, value, options
 
@@ -344,6 +348,31 @@ class Cells:
         weights[chosen] = 1 / len(chosen)
         return Quantity(self._design, weights, self._gate)
 
+    def difference(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Quantity:
+        """The mean of the cells at these levels less that of those at others, where both sides were run alike.
+
+        What one side alone was run at, another partition say, would be taken for a difference between them. A column in
+        which the sides have nothing in common, as a cut that averaging does not have, is a part of what they are.
+
+        Args:
+            one, other: levels of the same columns, as :meth:`where` takes them.
+
+        Raises:
+            NotRun: a side is missing, or the sides have no cells alike.
+        """
+        first, second = self.where(**one).index, self.where(**other).index
+        shared = [
+            name
+            for name in self.by
+            if name not in one and not set(_keys(first[[name]])).isdisjoint(_keys(second[[name]]))
+        ]
+        common = set(_keys(first[shared])) & set(_keys(second[shared]))
+        if not common:
+            raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {', '.join(shared)}")
+        alike = [index[[key in common for key in _keys(index[shared])]] for index in (first, second)]
+        means = [self._part(index).mean() for index in alike]
+        return means[0] - means[1]
+
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
         levels = self.index[column].dropna().unique().tolist() if column in self.index else []
@@ -367,6 +396,11 @@ def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     if not known:
         return np.zeros(len(rows), dtype=int)
     return rows.groupby(known, dropna=False, sort=False).ngroup().to_numpy()
+
+
+def _keys(index: pd.DataFrame) -> list[tuple]:
+    """A tuple a row; what is missing is equal to what is missing."""
+    return [*index.astype(object).where(index.notna(), None).itertuples(index=False, name=None)]
 
 
 def _level(name: str, level: Any) -> str:

@@ -12,6 +12,7 @@ from itertools import combinations, pairwise, product
 
 import pandas as pd
 
+from fssl_core.claims.accuracies import APART
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import (
@@ -171,7 +172,7 @@ def trained(id: str, *tables: str, by: Sequence[str] = (), failing: Iterable[str
         rows = rows.assign(points=100 * rows["accuracy"])
         label = rows["protocol"] if "ssl_method" in by else rows["protocol"] + ", " + rows["ssl_method"]
         size = set(rows["dataset"].dropna()) == {"COCO"}
-        cells = partial(Cells, value="points", by=columns, accuracy="accuracy", failing=failing)
+        cells = partial(Cells, value="points", by=columns, accuracy="accuracy", failing=failing, **APART)
         return {
             name: Runs(part, partial(cells, label=name), COUNTED, size)
             for name, part in rows.groupby(label, sort=False)

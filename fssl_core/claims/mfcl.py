@@ -299,7 +299,7 @@ def stability(cells: Cells) -> Outcome:
     for where, part in cells.each("dataset"):
         methods = [TWIN, *(name for name in SUPERVISED if name in part.levels("method"))]
         twin_loss, *lost = (
-            part.mean(method=method, xi=HOMOGENEOUS) - part.mean(method=method, xi=0.01) for method in methods
+            part.where(method=method).difference({"xi": HOMOGENEOUS}, {"xi": 0.01}) for method in methods
         )
         less += [
             within(part, loss - twin_loss, f"loss of {method} − of {TWIN}, {where}", low=0.0, strict=True)
@@ -344,7 +344,8 @@ def privacy_cost(cells: Cells) -> Outcome:
     printed_costs = {"SA": (1, 0, 0.0), "DM": (0, 1, 1.7), "SA and DM": (1, 1, 1.7)}
     statements = []
     for name, (aggregated, mixed, points) in printed_costs.items():
-        lost = part.mean(secure_aggregation=0, datamix=0) - part.mean(secure_aggregation=aggregated, datamix=mixed)
+        with_it = {"secure_aggregation": aggregated, "datamix": mixed}
+        lost = part.difference({"secure_aggregation": 0, "datamix": 0}, with_it)
         statements.append(within(part, lost, f"lost by {name}", points - MARGIN, points + MARGIN))
     return every(statements)
 
@@ -404,9 +405,7 @@ def loss_of_clients_homogeneous(cells: Cells) -> Outcome:
     most = part.levels("missing")[-1]
     if most == 0:
         raise NotRun("needs clients missing")
-    first, last = (
-        part.mean(method=BATCH, missing=share) - part.mean(method=TWIN, missing=share) for share in (0, most)
-    )
+    first, last = (part.where(missing=share).difference({"method": BATCH}, {"method": TWIN}) for share in (0, most))
     shrinks = within(part, first - last, f"lead of {BATCH} − its lead with {most:.0%} missing", low=0.0, strict=True)
     return every([ahead(part.where(missing=0), BATCH, TWIN, each=["dataset"]), shrinks])
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
+from fssl_core.claims.accuracies import APART
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import Outcome, across, ahead, any_of, equivalent, every, fact, ordered, within
@@ -24,7 +25,8 @@ def _accuracies(value: str) -> Callable[[pd.DataFrame], Cells]:
         if value not in results:
             raise NotRun(f"no {value} is recorded")
         runs = as_printed(results.dropna(subset=value))
-        return Cells(runs.assign(points=100 * runs[value]), "points", [*BY, "syncs_per_epoch"], accuracy=value)
+        runs = runs.assign(points=100 * runs[value])
+        return Cells(runs, "points", [*BY, "syncs_per_epoch"], accuracy=value, **APART)
 
     return ours
 
@@ -263,7 +265,8 @@ def cut1_above_cut3(cells: Cells) -> Outcome:
 @_table_claim("mocosfl-table3-resnet50-gain", "table3", scale=True)
 def resnet50_gain(cells: Cells) -> Outcome:
     each = ["method", "clients", "partition"]
-    gains = [part.mean(architecture="ResNet-50") - part.mean(architecture="ResNet-18") for _, part in cells.each(*each)]
+    larger, smaller = {"architecture": "ResNet-50"}, {"architecture": "ResNet-18"}
+    gains = [part.difference(larger, smaller) for _, part in cells.each(*each)]
     mean = sum(gains[1:], gains[0]) * (1 / len(gains))
     in_each = ahead(cells, "ResNet-50", "ResNet-18", each=each, column="architecture")
     return every([within(cells, mean, "mean gain of ResNet-50", 2.5, 3.5), in_each])

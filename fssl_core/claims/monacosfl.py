@@ -108,7 +108,7 @@ def _gap(cells: Cells, cut: int, by: float = 0.0) -> Outcome:
 
 def _loss(cells: Cells, scheme: str, cut: int) -> Quantity:
     """Points lost from cut 1 to a deeper one."""
-    return cells.mean(scheme=scheme, cut_layer=1) - cells.mean(scheme=scheme, cut_layer=cut)
+    return cells.where(scheme=scheme).difference({"cut_layer": 1}, {"cut_layer": cut})
 
 
 @claim("monacosfl-fig1-accuracy-gap-at-optimum", ours=_accuracy)
@@ -287,7 +287,7 @@ def similar_privacy(cells: Cells) -> Outcome:
     for cut in (1, 13):
         cells.where(cut_layer=cut)
     part = cells.where(cut_layer=[cut for cut in cells.levels("cut_layer") if cut <= 13])
-    difference = part.mean(scheme="MonAcoSFL") - part.mean(scheme="MocoSFL")
+    difference = part.difference({"scheme": "MonAcoSFL"}, {"scheme": "MocoSFL"})
     return within(part, difference, "MonAcoSFL − MocoSFL, mean of cuts 1 to 13", 0.0, float(np.log2(1.2)))
 
 

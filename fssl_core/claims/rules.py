@@ -190,7 +190,7 @@ def ahead(
     """Every winner is above every loser, by more than ``by``, at most ``upto``, in each part that has both.
 
     Args:
-        winners, losers: levels of ``column``.
+        winners, losers: levels of ``column``; one that no part has leaves open what holds of all.
         each: columns; the claim is about each combination of their levels.
     """
     statements = []
@@ -204,13 +204,13 @@ def ahead(
         ]
     if not statements:
         raise NotRun(f"needs {_or(winners)} and {_or(losers)} side by side")
-    return every(statements)
+    return every([*statements, *_absent(cells, column, winners, losers)])
 
 
 def best(
     cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *, each: Sequence[str] = (), by: float = 0.0
 ) -> Outcome:
-    """In each part one of the candidates is ahead of all rivals there are; a part needs both."""
+    """In each part one of the candidates is ahead of all rivals there are; one that no part has leaves that open."""
     parts = []
     for _, part in cells.each(*each):
         have = part.levels("method")
@@ -220,7 +220,7 @@ def best(
             parts.append(any_of(ahead(part, one, against, each=each, by=by) for one in those))
     if not parts:
         raise NotRun(f"needs {_or(candidates)} beside {_or(rivals)}")
-    return every(parts)
+    return every([*parts, *_absent(cells, "method", rivals)])
 
 
 def ordered(
@@ -292,8 +292,18 @@ def _difference(
     part: Cells, one: Mapping, other: Mapping, where: str, low: float, high: float = inf, *, strict: bool = False
 ) -> Statement:
     name = " − ".join(" ".join(_shown(column, level) for column, level in side.items()) for side in (one, other))
-    quantity = part.mean(**one) - part.mean(**other)
-    return within(part, quantity, f"{name}, {where}" if where else name, low, high, strict=strict)
+    name = f"{name}, {where}" if where else name
+    try:
+        quantity = part.difference(one, other)
+    except NotRun:  # each side was, at settings of its own
+        return unknown(f"{name} at the same settings")
+    return within(part, quantity, name, low, high, strict=strict)
+
+
+def _absent(cells: Cells, column: str, *names: str | Sequence[str]) -> list[Statement]:
+    """Of these levels, those that nothing was run at."""
+    have = cells.levels(column)
+    return [unknown(name) for listed in names for name in _listed(listed) if name not in have]
 
 
 def _shown(column: str, level: Any) -> str:

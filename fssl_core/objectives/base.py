@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.devices import launches_kernels
 from fssl_core.errors import DataError, SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool, needs_pairs, uses_batch_statistics
@@ -181,7 +182,7 @@ class Learner(ABC):
         self.target = None if target is None else target.module()
         self._pairs = needs_pairs(self.online)
         # One call for all views saves a GPU half of its launches, which take longer than small kernels do.
-        self.together = online.weights.device.type != "cpu" and not uses_batch_statistics(self.online.encoder)
+        self.together = launches_kernels(online.weights.device) and not uses_batch_statistics(self.online.encoder)
 
     @abstractmethod
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,24 +94,33 @@ def beside_cells(
     """
     on = list(on)
     results = as_printed(results)
-    ours = {key: rows[value].to_numpy() for key, rows in results.groupby(on, sort=False)}
+    ours = {_cell(key): rows[value].to_numpy() for key, rows in results.groupby(on, sort=False, dropna=False)}
     protocol = ", ".join(results["protocol"].unique()) if "protocol" in results else value.replace("_", " ")
-    printed = as_printed(cells).set_index(on)
-    if not printed.index.is_unique:
+    printed = as_printed(cells)
+    named = [_cell(key) for key in printed[on].itertuples(index=False, name=None)]
+    if len({*named}) < len(named):
         raise SettingError("on", on, "columns that tell all cells of the paper's table apart")
-    absent = missing is None or missing.empty
-    reasons = {} if absent else as_printed(missing).groupby(on)["reason"].first().to_dict()
-    keys = [key for key in ours if key not in printed.index] + list(printed.index)
-    printed_values = (printed["value"] / 100).to_dict()
+    reasons: dict[tuple, str] = {}
+    if missing is not None and not missing.empty:
+        rows = as_printed(missing)[[*on, "reason"]].itertuples(index=False, name=None)
+        for *key, reason in rows:
+            reasons.setdefault(_cell(key), reason)
+    keys = [key for key in ours if key not in {*named}] + named
+    printed_values = dict(zip(named, printed["value"] / 100, strict=True))
     quantities = [Quantity("", ours.get(key), printed_values.get(key), "%", protocol, 2) for key in keys]
     table = beside_paper(quantities, profile=profile).drop(columns=["quantity", *({"protocol"} & {*on})])
-    quoted = printed["cited_from"].notna().to_dict() if "cited_from" in printed else {}
+    quoted = dict(zip(named, printed["cited_from"].notna(), strict=True)) if "cited_from" in printed else {}
     table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]
     table["ours"] = [
         f"{shown}: {reasons[key]}" if shown == NOT_RUN and key in reasons else shown
         for shown, key in zip(table["ours"], keys, strict=True)
     ]
     return pd.concat([pd.DataFrame(keys, columns=on), table], axis=1)
+
+
+def _cell(key: Iterable[Any]) -> tuple:
+    """A key that is equal to itself where it lacks something."""
+    return tuple(None if pd.isna(part) else part for part in key)
 
 
 def _number(value: float, quantity: Quantity, sign: str = "") -> str:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
+from fssl_core.devices import launches_kernels
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.aggregation import (
@@ -428,7 +429,7 @@ class AveragingTrainer(RoundTrainer):
         """
         image = self.data.train.images[0].numel() * self.settings.dtype.itemsize
         step = len(batches[0][0]) * self.settings.views * image if batches else 1
-        ahead = max(1, self.bytes_of_views // step) if self.device.type != "cpu" else 1
+        ahead = max(1, self.bytes_of_views // step) if launches_kernels(self.device) else 1
         for start in range(0, len(batches), ahead):
             rows, draws = zip(*batches[start : start + ahead], strict=True)
             views = self.views(torch.cat(rows), torch.cat(draws))

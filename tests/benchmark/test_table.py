@@ -154,7 +154,22 @@ def table(**accuracies) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def without(frame: pd.DataFrame, method: str, *seeds: int) -> pd.DataFrame:
+    return frame[~((frame.method == method) & frame.seed.isin(seeds))]
+
+
 LIMITS = {"memory": 100 * MB, "traffic": GB, "private": True, "measure": "probe"}
+
+
+def test_only_seeds_count_that_all_that_fit_have():
+    """Later seeds are easier, and one method has these alone."""
+    frame = table(closed=0.5, near=0.48)
+    found = choose(without(frame, "near", 0, 1), **LIMITS)
+    assert found.candidates["method"].tolist() == ["closed", "near"]
+    later = frame[(frame.method == "closed") & (frame.seed >= 2)].probe.mean()
+    assert found.candidates["accuracy"].iloc[0] == pytest.approx(later)
+    with pytest.raises(DataError, match="closed, near have no seed in common: compute the same seeds of each"):
+        choose(without(without(frame, "near", 0, 1), "closed", 2, 3, 4), **LIMITS)
 
 
 def test_the_best_that_fits_is_the_answer():

@@ -141,6 +141,49 @@ def test_runs_that_agree_differ_by_nothing_and_not_by_a_rounding_error():
     assert (found.value, found.error) == (0.0, 0.0)
 
 
+def test_of_a_measure_in_steps_an_error_is_at_least_that_of_rounding():
+    frame = pd.DataFrame({"method": ["a"] * 3 + ["b"] * 3, "seed": [0, 1, 2] * 2, "rounds": [4.0] * 3 + [6.0] * 3})
+    found = {}
+    for step in (0.0, 1.0):
+        cells = Cells(frame, "rounds", ["method"], step=step)
+        found[step] = (cells.mean(method="a") - cells.mean(method="b")).estimate
+    assert found[0.0].interval() == pytest.approx((-2.0, -2.0))
+    assert found[1.0].error == pytest.approx(np.sqrt(2 / 3 / 12))  # of a uniform distribution as wide as a step
+    noisy = runs({"a": 1.0}, 6, np.random.default_rng(0))
+    errors = [Cells(noisy, "points", ["method"], step=step).mean().estimate.error for step in (0.0, 0.1, 100.0)]
+    assert errors[0] == errors[1]  # what the seeds vary by is more
+    assert errors[2] == pytest.approx(100 / np.sqrt(6 * 12))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_a_difference_is_of_what_both_sides_ran(seeds):
+    """Runs of one side at easier settings are no advance of its method."""
+    rng = np.random.default_rng(5)
+    alike = pd.concat([runs({"a": 1.0, "b": 0.0}, seeds, rng).assign(alpha=alpha) for alpha in (0.1, 0.5)])
+    easier = runs({"b": 30.0}, seeds, rng).assign(alpha=np.nan)
+    found, expected = (
+        Cells(frame, "points", ["method", "alpha"]).difference({"method": "a"}, {"method": "b"}).estimate
+        for frame in (pd.concat([alike, easier]), alike)
+    )
+    assert found.value == pytest.approx(expected.value)
+    assert Cells(pd.concat([alike, easier]), "points", ["method", "alpha"]).mean(method="b").estimate.value > 5
+    with_both = pd.concat([alike, easier, runs({"a": 31.0}, seeds, rng).assign(alpha=np.nan)])
+    third = Cells(with_both, "points", ["method", "alpha"]).difference({"method": "a"}, {"method": "b"}).estimate
+    assert third.value == pytest.approx(
+        with_both.groupby(["method", "alpha"], dropna=False)["points"].mean().groupby("method").mean().diff().iloc[1]
+        * -1
+    )
+
+
+def test_sides_without_a_setting_in_common_have_no_difference():
+    frame = pd.DataFrame(
+        [("a", 0.1, 1), ("a", 0.5, 2), ("b", 0.1, 2), ("b", 0.5, 1)], columns=["method", "alpha", "epochs"]
+    ).assign(points=1.0)
+    cells = Cells(frame, "points", ["method", "alpha", "epochs"], exact=True)
+    with pytest.raises(NotRun, match="needs method a and method b at the same alpha, epochs"):
+        cells.difference({"method": "a"}, {"method": "b"})
+
+
 def test_one_seed_has_no_interval():
     assert np.isnan(difference(runs({"a": 1.0, "b": 0.0}, 1, np.random.default_rng(3))).interval()).all()
 

@@ -43,6 +43,7 @@ def runs(cells: list[dict], seeds: int = 3, noise: float = 0.1, untrained: float
 
 
 RIVALS = {"FedAvg": 60, "FSL": 50, "FedEMA": 70, GROUP: 75, BATCH: 40}
+RIVALS |= dict.fromkeys(["FedProx", "MOON", "FedSimCLR", "Orchestra", "FedU", "FeatARC"], 55)
 CUTS = dict(enumerate([59, 84, 82, 74, 61, 52, 47], start=1))
 PROTECTED = ((0, 0), (1, 0), (0, 1), (1, 1))
 
@@ -82,7 +83,7 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "table2-norm-order": (severe({BATCH: 50, GROUP: 60, TWIN: 70}), severe({BATCH: 50, GROUP: 70, TWIN: 60})),
     "table2-bn-recovers": (at({BATCH: 80, GROUP: 70, TWIN: 75}, xi=200), at({BATCH: 72, GROUP: 70, TWIN: 75}, xi=200)),
     "table2-supervised-wins-homogeneous": (
-        at({"FedAvg": 90, "MOON": 85, TWIN: 80}, xi=200),
+        at({"FedAvg": 90, "FedProx": 90, "MOON": 85, TWIN: 80}, xi=200),
         at({"FedAvg": 90, "MOON": 75, TWIN: 80}, xi=200),
     ),
     "table2-stability": (

@@ -201,7 +201,27 @@ def test_best(table):
         if ours and rival is not None:
             parts.append(max(ours) > rival)
     expected = all(parts) if parts else None
-    assert outcome(lambda: best(cells, ["a", "b"], ["c", "d"], each=["set", "level"])) is expected
+    assert outcome(lambda: best(cells, ["a", "b"], ["c"], each=["set", "level"])) is expected
+    # "d" was not run: nobody knows of it, and one that is ahead already decides.
+    with_absent = None if expected is True else expected
+    assert outcome(lambda: best(cells, ["a", "b"], ["c", "d"], each=["set", "level"])) is with_absent
+
+
+def test_a_method_that_was_not_run_leaves_open_whether_all_are_beaten():
+    cells = Cells(pd.DataFrame({"method": ["a", "b"], "points": [2.0, 1.0]}), "points", ["method"], exact=True)
+    assert ahead(cells, "a", "b").answer() is True
+    for open_one in (ahead(cells, "a", ["b", "d"]), ahead(cells, ["a", "d"], "b")):
+        assert open_one.answer() is None
+        assert open_one.deciding()[0].doubt == "needs d"
+    assert ahead(cells, "b", ["a", "d"]).answer() is False
+
+
+def test_sides_that_were_run_at_other_settings_are_not_compared():
+    frame = pd.DataFrame({"method": ["a", "b"], "alpha": [0.1, 10.0], "points": [2.0, 1.0]})
+    both = pd.concat([frame, frame.assign(alpha=1.0, points=[1.0, 3.0])])
+    apart, shared = (Cells(rows, "points", ["method", "alpha"], exact=True) for rows in (frame, both))
+    assert ahead(shared, "b", "a").answer() is True  # at 1.0, which both have
+    assert ahead(apart, "a", "b").answer() is True  # a column in which they have nothing in common is theirs
 
 
 def test_ordered(table):

@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -119,6 +120,15 @@ def test_that_goes_for_the_images_of_an_evaluation_too():
     on = ["eval_dataset", "method"]
     table = beside_cells(runs, cells, on=on, profile="gpu", value="accuracy").set_index("eval_dataset")
     assert table["difference"].to_dict() == {"cifar10 (unofficial files)": "", "CIFAR-10": "-5.00 points"}
+
+
+def test_a_setting_that_some_lack_and_a_single_column_name_cells_too():
+    runs = pd.DataFrame({"method": ["FedAvg", "MocoSFL"], "cut": [np.nan, 1.0], "dataset": "x", "accuracy": [0.5, 0.6]})
+    cells = pd.DataFrame({"method": ["FedAvg", "MocoSFL"], "cut": [np.nan, 1.0], "dataset": "x", "value": [50.0, 61.0]})
+    for on in (["method", "cut"], ["method"]):
+        table = beside_cells(runs, cells, on=on, profile="gpu", value="accuracy")
+        assert table["ours"].tolist() == ["50.00 %", "60.00 %"]
+        assert table["difference"].tolist() == ["+0.00 points", "-1.00 points"]
 
 
 def test_cells_that_cannot_be_told_apart_are_an_error():
