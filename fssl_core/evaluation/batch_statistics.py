@@ -12,24 +12,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fssl_core.data.datasets import ImageSet
+from fssl_core.random import generator
+
 
 @torch.no_grad()
 def with_statistics_of(
-    model: nn.Module, images: Tensor, normalise: Callable[[Tensor, torch.dtype], Tensor], *, batch: int = 500
+    model: nn.Module, data: ImageSet, normalise: Callable[[Tensor, torch.dtype], Tensor], *, batch: int = 500
 ) -> nn.Module:
     """A copy of a model, in evaluation mode, whose running statistics are the means of those of batches of images.
 
     Args:
         model: any module from normalised images to features; stays as it is. Without batch norm the copy is equal.
-        images: uint8 [N, C, H, W], on the model's device, in any order but not sorted by class.
+        data: images, on the model's device. Where they lie class by class, as those of a folder do, batches take them
+            in a random order that is always the same: the variance within one class is less than that of all.
         normalise: makes of them what the model expects: ``Dataset.normalise`` of its training images.
-        batch: images per forward pass, at least 2; the last one takes what is left.
+        batch: images per forward pass, at least 2; the last one takes what is left, and counts by its size.
     """
+    images = data.images
+    if (data.labels.diff() >= 0).all():
+        mixed = torch.randperm(len(images), generator=generator(0, "batch statistics"))
+        images = images[mixed.to(images.device)]
+    seen = 0
     model = copy.deepcopy(model).train()
     dtype = next(model.parameters()).dtype
-    for number, part in enumerate(images.split(batch), start=1):
+    for part in images.split(batch):
+        seen += len(part)
         for layer in model.modules():
             if isinstance(layer, _BatchNorm):
-                layer.momentum = 1 / number  # the first batch replaces what was there
+                layer.momentum = len(part) / seen  # the first batch replaces what was there
         model(normalise(part, dtype))
     return model.eval()

@@ -40,7 +40,7 @@ class RenewedStatistics(Settings):
         """The pre-trained encoder with renewed statistics, in evaluation mode."""
         backbone = self.pretraining.trained_backbone(run.result_of(self.pretraining), data)
         with repeatable_kernels():
-            return with_statistics_of(backbone, data.train.images, data.normalise)
+            return with_statistics_of(backbone, data.train, data.normalise)
 
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Nothing to compute but the pre-training: the statistics take a moment, wherever they are needed."""

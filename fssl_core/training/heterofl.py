@@ -25,7 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fssl_core.data.datasets import Dataset
+from fssl_core.data.datasets import Dataset, ImageSet
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.batch_statistics import with_statistics_of
 from fssl_core.federation.aggregation import Round
@@ -129,9 +129,10 @@ class HeteroFLTrainer(PartialTrainer):
     def combine(self, beta: Tensor, this: Round) -> None:
         super().combine(beta, this)
         if self.settings.static_batch_norm:
-            images = self.data.train.images[torch.cat(list(self.parts)).sort().values]  # of the clients, and no others
+            theirs = torch.cat(list(self.parts)).sort().values  # the clients' images, and no others
+            train = ImageSet(self.data.train.images[theirs], self.data.train.labels[theirs])
             with self.settings.autocast(self.device):
-                renewed = with_statistics_of(self.global_model(), images, self.data.normalise)
+                renewed = with_statistics_of(self.global_model(), train, self.data.normalise)
             for name, value in renewed.named_buffers():
                 self.shared.blocks[name][0] = value
 

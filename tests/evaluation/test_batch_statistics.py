@@ -1,7 +1,9 @@
 import copy
 
+import pytest
 import torch
 
+from fssl_core.data.datasets import ImageSet
 from fssl_core.evaluation.batch_statistics import with_statistics_of
 from fssl_core.models import build_backbone
 
@@ -11,6 +13,7 @@ def normalise(images, dtype):
 
 
 IMAGES = torch.randint(256, (40, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+DATA = ImageSet(IMAGES, torch.arange(40) % 4)
 
 
 def backbone():
@@ -24,7 +27,7 @@ def backbone():
 def test_in_one_batch_evaluation_becomes_what_training_computes():
     model = backbone()
     before = copy.deepcopy(model.state_dict())
-    mended = with_statistics_of(model, IMAGES, normalise, batch=40)
+    mended = with_statistics_of(model, DATA, normalise, batch=40)
     x = normalise(IMAGES, torch.float64)
     with torch.no_grad():
         trained, evaluated = copy.deepcopy(model).train()(x), mended(x)
@@ -36,13 +39,31 @@ def test_in_one_batch_evaluation_becomes_what_training_computes():
         assert torch.equal(value, before[name]), name
 
 
-def test_several_batches_give_the_mean_of_their_statistics():
+@pytest.mark.parametrize("images", [40, 33])
+def test_several_batches_give_the_mean_of_their_statistics_by_their_sizes(images):
     stem = backbone()[0]
-    mended = with_statistics_of(stem, IMAGES, normalise, batch=10)
+    mended = with_statistics_of(stem, ImageSet(DATA.images[:images], DATA.labels[:images]), normalise, batch=10)
     convolution, norm = stem[0], stem[1]
     with torch.no_grad():
-        maps = convolution(normalise(IMAGES, torch.float64)).unflatten(0, (4, 10)).transpose(1, 2).flatten(2)
-    mean, var = mended[1].running_mean, mended[1].running_var
-    torch.testing.assert_close(mean, maps.mean(2).mean(0), rtol=0, atol=1e-12)
-    torch.testing.assert_close(var, maps.var(2).mean(0), rtol=0, atol=1e-12)
+        maps = convolution(normalise(IMAGES[:images], torch.float64)).split(10)
+    sizes = torch.tensor([len(part) for part in maps], dtype=torch.float64)
+    flat = [part.transpose(0, 1).flatten(1) for part in maps]
+    mean, var = (torch.stack([function(part, 1) for part in flat]) for function in (torch.mean, torch.var))
+    torch.testing.assert_close(mended[1].running_mean, sizes @ mean / images, rtol=0, atol=1e-12)
+    torch.testing.assert_close(mended[1].running_var, sizes @ var / images, rtol=0, atol=1e-12)
     assert (norm.running_mean == 3).all()
+
+
+def test_images_that_lie_class_by_class_are_mixed():
+    """Else the variance would be that within a class: here next to nothing."""
+    stem = backbone()[0]
+    labels = torch.arange(40) // 10
+    images = (60 * labels).to(torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8).contiguous()
+    found = with_statistics_of(stem, ImageSet(images, labels), normalise, batch=10)[1].running_var
+    with torch.no_grad():
+        maps = stem[0](normalise(images, torch.float64))
+    of_all, of_a_class = maps.transpose(0, 1).flatten(1).var(1), maps[:10].transpose(0, 1).flatten(1).var(1)
+    assert (found > 0.5 * of_all).all()
+    assert of_a_class.mean() < 0.2 * of_all.mean()
+    again = with_statistics_of(stem, ImageSet(images, labels), normalise, batch=10)[1].running_var
+    assert torch.equal(found, again)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fssl_core.data.datasets import ImageSet
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.batch_statistics import with_statistics_of
 from fssl_core.federation.client_updates import FedU
@@ -119,7 +120,8 @@ def test_static_statistics_are_those_of_all_images_of_clients_by_the_global_mode
     model = trainer.global_model()
     theirs = torch.cat(list(trainer.parts)).unique()
     assert (len(theirs) < len(trainer.data.train)) == (partition == "majority:1.0")
-    wanted = with_statistics_of(model, trainer.data.train.images[theirs], trainer.data.normalise)
+    train = ImageSet(trainer.data.train.images[theirs], trainer.data.train.labels[theirs])
+    wanted = with_statistics_of(model, train, trainer.data.normalise)
     for layer, other in zip(model.modules(), wanted.modules(), strict=True):
         if isinstance(layer, BatchNorm2d):
             torch.testing.assert_close(layer.running_mean, other.running_mean, rtol=0, atol=1e-12)
