@@ -23,14 +23,14 @@ keeps 2 bytes of most values; here they have 4.
 What a client sends and receives is counted where it happens, by the run's own ledger.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from fssl_core.costs.activations import ADAMW_STATES as ADAM_STATES
-from fssl_core.costs.compute import Memory, forward_macs, saved_bytes, training_memory
+from fssl_core.costs.compute import Memory, forward_macs, nbytes, saved_bytes, training_memory
 from fssl_core.costs.layerwise import TRAINED_PASSES
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
@@ -156,10 +156,10 @@ def _stage(trainer: LayerwiseTrainer, stage: Stage, batch: int) -> StageLoad:
         macs += forward_macs(learner.target, features).total
     states = ADAM_STATES if s.optimizer == "adamw" else int(s.momentum > 0)
     memory = Memory(
-        model_bytes=_nbytes([*worker.blocks.values(), *trainer.frozen.state_dict().values()]),
+        model_bytes=nbytes([*worker.blocks.values(), *trainer.frozen.state_dict().values()]),
         gradient_bytes=worker.weights.grad.nbytes,
         optimiser_bytes=states * worker.weights.nbytes,
-        momentum_model_bytes=0 if trainer.target is None else _nbytes(trainer.target.blocks.values()),
+        momentum_model_bytes=0 if trainer.target is None else nbytes(trainer.target.blocks.values()),
         saved_bytes=saved_bytes(_LocalLoss(learner), (batch, *features), VIEWS),
     )
     return StageLoad(stage.number, VIEWS * macs, memory)
@@ -219,10 +219,10 @@ def _averaging(settings: AveragingSettings, data: Dataset) -> ClientLoad:
         macs += targets * forward_macs(target, image).total
     of_dictionary = 2 * forward * seen / s.local_epochs if s.objective.name == "fedca" else 0  # of a last pass
 
-    parameters, whole = _nbytes(model.parameters()), _nbytes(model.state_dict().values())
+    parameters, whole = nbytes(model.parameters()), nbytes(model.state_dict().values())
     matrices = ClientMatrix(model, 1).requires_grad_(), None if target is None else ClientMatrix(target, 1)
     remembered = s.objective.learner(*matrices).initial_state(generator(s.seed, "memory", 0))
-    kept = _tensor_bytes(remembered) + (0 if target is None else _nbytes(target.state_dict().values()))
+    kept = _tensor_bytes(remembered) + (0 if target is None else nbytes(target.state_dict().values()))
     kept += whole * (2 * contrasts + s.client_update.keeps + s.client_update.follows_training + (s.proximal > 0))
     if s.objective.name == "fedca":
         kept += sum(images) * s.objective.projector[-1] * next(model.parameters()).element_size()
@@ -270,10 +270,3 @@ def _split(settings: SplitSettings, data: Dataset) -> ClientLoad:
         memory = replace(memory, optimiser_bytes=0)
     load = StageLoad(1, views * (TRAINED_PASSES + 1) * forward_macs(client, image).total, memory)
     return ClientLoad(images_seen(s, data) * load.image_macs / s.clients, (load,))
-
-
-# ---------------------------------------------------------------- both
-
-
-def _nbytes(values: Iterable[Tensor]) -> int:
-    return sum(value.nbytes for value in values)

@@ -4,11 +4,8 @@ It is what the run's own ledger has of the mean client. Of FedCA and Orchestra t
 dictionaries and centroids that clients exchange beside them.
 """
 
-from collections.abc import Iterable
-
-from torch import Tensor
-
 from fssl_core.costs.client_load import ALONE
+from fssl_core.costs.compute import nbytes
 from fssl_core.costs.modular import phase2_bytes
 from fssl_core.costs.traffic import engine_traffic
 from fssl_core.data.datasets import Dataset
@@ -51,7 +48,7 @@ def client_traffic(settings: AveragingSettings | SplitSettings | ModularSettings
     exchanges = 2 * sum(len(s.taking_part(finished)) for finished in range(s.rounds))
     if s.objective.begins:  # they get the model once more, before the first round
         exchanges += len(s.taking_part(0))
-    return exchanges * _nbytes(s.build_model(data).state_dict().values()) / s.clients
+    return exchanges * nbytes(s.build_model(data).state_dict().values()) / s.clients
 
 
 def _layerwise(s: LayerwiseSettings, data: Dataset) -> float:
@@ -67,9 +64,9 @@ def _layerwise(s: LayerwiseSettings, data: Dataset) -> float:
         if own is not stage:  # the first round of a stage brings the layers that the last one has finished
             trainer.enter(stage := own)
             trainer.outgoing = trainer.worker
-            first = _nbytes(trainer.downloads(0))
+            first = nbytes(trainer.downloads(0))
             trainer.memory[0]["held"] = [name for name, _ in trainer.frozen.named_children()]
-            later, up = _nbytes(trainer.downloads(0)), _nbytes(trainer.uploads(0))
+            later, up = nbytes(trainer.downloads(0)), nbytes(trainer.uploads(0))
             sent += first - later
         sent += later + up
     return float(sent)
@@ -98,7 +95,3 @@ def _split(s: SplitSettings, data: Dataset) -> float:
     }
     share = s.sampled / s.clients
     return s.epochs * (share * in_epoch[True] + (1 - share) * in_epoch[False])
-
-
-def _nbytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)

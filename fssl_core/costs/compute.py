@@ -11,7 +11,7 @@ standardisation count nothing.
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import pandas as pd
@@ -121,9 +121,14 @@ def training_memory(module: nn.Module, input_shape: Sequence[int], batch: int) -
     Raises:
         SettingError: a batch below 1.
     """
-    model = sum(value.nbytes for value in (*module.parameters(), *module.buffers()))
-    trained = sum(value.nbytes for value in module.parameters() if value.requires_grad)
+    model = nbytes((*module.parameters(), *module.buffers()))
+    trained = nbytes(value for value in module.parameters() if value.requires_grad)
     return Memory(model, trained, trained, model, saved_bytes(module, input_shape, batch))
+
+
+def nbytes(tensors: Iterable[Tensor]) -> int:
+    """What tensors take together."""
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def saved_bytes(module: nn.Module, input_shape: Sequence[int], batch: int) -> int:

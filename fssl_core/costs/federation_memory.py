@@ -9,6 +9,7 @@ come on top.
 import pandas as pd
 from torch import nn
 
+from fssl_core.costs.compute import nbytes
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.training.averaging import AveragingSettings
@@ -41,34 +42,26 @@ def federation_memory(settings: SplitSettings | AveragingSettings, data: Dataset
 
 
 def _split(s: SplitSettings, client: nn.Module) -> list[tuple[str, int, int, bool]]:
-    size, partial = _state_bytes(client), s.sampled < s.clients
+    size, partial = nbytes(client.state_dict().values()), s.sampled < s.clients
     kinds = ("online", "momentum", "velocity")
     waiting = [(f"{kind}, waiting", s.clients, size, True) for kind in kinds if partial]
-    gradients = [] if s.freeze_client else [("gradients", s.sampled, _parameter_bytes(client), False)]
+    gradients = [] if s.freeze_client else [("gradients", s.sampled, nbytes(client.parameters()), False)]
     return [*waiting, *((kind, s.sampled, size, False) for kind in kinds), *gradients]
 
 
 def _averaging(s: AveragingSettings, model: nn.Module) -> list[tuple[str, int, int, bool]]:
-    size, target = _state_bytes(model), s.objective.build_target(model)
+    size, target = nbytes(model.state_dict().values()), s.objective.build_target(model)
     keeps = s.client_update.keeps or (isinstance(s, MoonSettings) and bool(s.objective.contrast_weight))
     kept = target is not None and s.target_at_start == "kept"
     waiting = [
         ("last models", s.clients if keeps else 0, size),
-        ("target branches", s.clients if kept else 0, 0 if target is None else _state_bytes(target)),
+        ("target branches", s.clients if kept else 0, 0 if target is None else nbytes(target.state_dict().values())),
         ("velocities", s.clients if s.keep_velocity else 0, size),
     ]
     return [
         *((name, copies, each, True) for name, copies, each in waiting if copies),
         ("models of a round", s.sampled, size, False),
         ("global, in training, velocity", 3, size, False),
-        ("gradients", 1, _parameter_bytes(model), False),
-        *([("target in training", 1, _state_bytes(target), False)] if target is not None else []),
+        ("gradients", 1, nbytes(model.parameters()), False),
+        *([("target in training", 1, nbytes(target.state_dict().values()), False)] if target is not None else []),
     ]
-
-
-def _state_bytes(model: nn.Module) -> int:
-    return sum(value.nbytes for value in model.state_dict().values())
-
-
-def _parameter_bytes(model: nn.Module) -> int:
-    return sum(parameter.nbytes for parameter in model.parameters())

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from fssl_core.costs.compute import forward_macs
+from fssl_core.costs.compute import forward_macs, nbytes
 from fssl_core.costs.layerwise import TRAINED_PASSES, Exchange
 from fssl_core.models.client_module import CUTS, client_module, decoder, plain_stack
 from fssl_core.settings import check_choice, check_range
@@ -288,7 +288,7 @@ def epoch_macs(method: str, architecture: str, *, stem: str = "cifar") -> int:
 
 def phase1_bytes(autoencoder: nn.Module) -> Exchange:
     """What a client receives and sends in a round of phase 1, to the byte: parameters and buffers of both modules."""
-    sent = sum(value.nbytes for value in autoencoder.state_dict().values())
+    sent = nbytes(autoencoder.state_dict().values())
     return Exchange(down=sent, up=sent)
 
 
