@@ -1,4 +1,8 @@
-"""Which run is computed next: each after those that it builds on, whoever computes them."""
+"""Which run is computed next: each after those that it builds on, whoever computes them.
+
+What builds on others goes first as soon as it can, such as the evaluations of a model that has been trained: whoever is
+interrupted then has a part of the results whole, in place of models that nobody has looked at.
+"""
 
 import threading
 import time
@@ -32,6 +36,7 @@ class Schedule:
         self.settings: dict[str, Any] = {}  # by key: of all these runs
         self.left: dict[str, Runnable] = {}  # by key: neither finished nor failed; in order, what a run needs before it
         self.needs: dict[str, set[str]] = {}  # by key: what of these it builds on
+        self.builds: set[str] = set()  # keys of those that build on others, finished or not
         self.taken: set[str] = set()
         self.held: dict[str, float] = {}  # by key: computed by another process; when to ask again
         self.errors: dict[str, Exception] = {}
@@ -48,20 +53,22 @@ class Schedule:
         known.add(key)
         if not run.finished:
             needed = [self._find(settings) for settings in run.settings.needs] if self._ahead else []
+            self.builds |= {key} if needed else set()
             for other in needed:
                 self._add(other, known)
             self.needs[key] = {other.settings.key for other in needed} & self.left.keys()
             self.left[key], self.settings[key] = run, run.settings
 
     def ready(self) -> list[Runnable]:
-        """In order, the runs that could be computed now and that nobody computes."""
+        """The runs that could be computed now and that nobody computes: those that build on others, then the rest."""
         with self._changed:
             now = time.monotonic()
-            return [
-                run
+            found = {
+                key: run
                 for key, run in self.left.items()
                 if key not in self.taken and not self.needs[key] & self.left.keys() and self.held.get(key, 0) <= now
-            ]
+            }
+            return [found[key] for key in sorted(found, key=lambda key: key not in self.builds)]
 
     def take(self) -> Runnable | None:
         """The next run, which the caller then computes; ``None`` if there is none just now."""

@@ -28,19 +28,30 @@ def keys(runs):
     return [run.settings.key for run in runs]
 
 
-def test_a_run_comes_after_those_that_it_builds_on_and_else_in_order():
+def test_a_run_comes_as_soon_as_those_that_it_builds_on_are_there_and_else_in_order():
     walks = [Walk(seed=seed) for seed in range(4)]
     both, one = Sum(walks=(walks[2], walks[3])), Sum(walks=(walks[1],))
     left = schedule([walks[0], both, one, both, walks[2]], stored=[walks[1]])
     assert list(left.left) == [run.key for run in (walks[0], walks[2], walks[3], both, one)]
-    assert keys(left.ready()) == [run.key for run in (walks[0], walks[2], walks[3], one)]
+    assert keys(left.ready()) == [run.key for run in (one, walks[0], walks[2], walks[3])]
     taken = [left.take() for _ in range(5)]
-    assert keys(taken[:4]) == [run.key for run in (walks[0], walks[2], walks[3], one)]
+    assert keys(taken[:4]) == [run.key for run in (one, walks[0], walks[2], walks[3])]
     assert taken[4] is None
-    left.finished(taken[1])
-    assert left.take() is None
     left.finished(taken[2])
+    assert left.take() is None
+    left.finished(taken[3])
     assert left.take().settings == both
+
+
+def test_a_model_is_evaluated_before_the_next_one_is_trained():
+    walks = [Walk(seed=seed) for seed in range(3)]
+    sums = [Sum(walks=(walk,)) for walk in walks]
+    left = schedule([*walks, *sums])
+    order = []
+    while (run := left.take()) is not None:
+        order.append(run.settings)
+        left.finished(run)
+    assert order == [one for pair in zip(walks, sums, strict=True) for one in pair]
 
 
 def test_a_run_that_another_process_has_is_asked_for_again_later(monkeypatch):
