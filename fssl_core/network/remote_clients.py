@@ -14,6 +14,7 @@ judge.
 
 import copy
 import math
+from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
@@ -111,7 +112,11 @@ class RemoteClients(SplitClients):
 
     # ---------------------------------------------------------------- a step
 
-    def forward(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    def prepared(self, order: Tensor, draws: Tensor) -> Iterator[None]:
+        """Nothing for each step: views are the clients' own."""
+        yield from [None] * self.steps_per_epoch
+
+    def forward(self, images: Tensor, draws: Tensor, views: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The activations that the clients send; the arguments are not used."""
         s = self.settings
         kinds = ["activations"] if s.freeze_client and s.both_views else ["activations", "momentum_activations"]

@@ -186,9 +186,9 @@ class SplitTrainer(Trainer):
         order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
         evaluates = self.looks(self.finished + 1)
-        for step in range(self.steps_per_epoch):
+        for step, views in enumerate(self.clients.prepared(order, draws)):
             images = self.data.train.images[order[:, step]]  # [clients, batch, C, H, W]
-            loss, accuracy = self.step(images, draws[:, step])
+            loss, accuracy = self.step(images, draws[:, step], views)
             losses.append(loss)
             accuracies.append(accuracy)
             last = step + 1 == self.steps_per_epoch
@@ -222,18 +222,19 @@ class SplitTrainer(Trainer):
 
     # ---------------------------------------------------------------- one step
 
-    def step(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, images: Tensor, draws: Tensor, views: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One step of all sampled clients and the server.
 
         Args:
             images: uint8, ``[clients, batch, channels, height, width]``.
             draws: uniform numbers of the augmentation, ``[clients, batch, 2, numbers]``.
+            views: see :meth:`SplitClients.forward`.
 
         Returns:
             the server's loss and contrastive accuracy, as scalars on the device.
         """
         send = self.ledger.send
-        activations, momentum_activations = self.clients.forward(images, draws)
+        activations, momentum_activations = self.clients.forward(images, draws, views)
         sampled = self.clients.sampled  # after that: over a network a client may have been lost
         received = send(activations, "activations", "up", sampled)
         if momentum_activations is activations:  # of frozen clients: once is enough

@@ -5,7 +5,7 @@ A client holds the first layers of the network, online and momentum, its own ima
 member (:mod:`fssl_core.network`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
+from fssl_core.devices import launches_kernels
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientForward, ClientMatrix, misalignment
 from fssl_core.federation.participation import sample_clients
@@ -32,6 +33,7 @@ class SplitClients:
 
     Attributes of the class:
         bytes_for_rows: of the device, for clients that wait; None: see :class:`fssl_core.federation.rows.Room`.
+        bytes_of_views: made in one call on a GPU.
 
     Args:
         settings: of the run.
@@ -44,6 +46,7 @@ class SplitClients:
     """
 
     bytes_for_rows: ClassVar[int | None] = None
+    bytes_of_views: ClassVar[int] = 64 << 20
 
     def __init__(
         self, settings: "SplitSettings", client: nn.Module, data: Dataset, members: Sequence[int] | None = None
@@ -132,12 +135,29 @@ class SplitClients:
 
     # ---------------------------------------------------------------- a step
 
-    def forward(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    def prepared(self, order: Tensor, draws: Tensor) -> Iterator[Tensor | None]:
+        """For each step the two views that :meth:`forward` may be given, of what :meth:`start_epoch` gave.
+
+        On a GPU those of as many steps as :attr:`bytes_of_views` admits are made in one call, as in
+        :meth:`fssl_core.training.averaging.AveragingTrainer.prepared`; elsewhere None: a step makes its own.
+        """
+        (clients, steps, batch), train = order.shape, self.data.train.images
+        if not launches_kernels(train.device):
+            yield from [None] * steps
+            return
+        ahead = max(1, self.bytes_of_views // (clients * batch * 2 * train[0].numel() * self.settings.dtype.itemsize))
+        for start in range(0, steps, ahead):
+            part = slice(start, start + ahead)
+            views = self.two_views(train[order[:, part].flatten(1)], draws[:, part].flatten(1, 2))
+            yield from views.split(batch, dim=2)
+
+    def forward(self, images: Tensor, draws: Tensor, views: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Move the momentum models, augment twice, run both models.
 
         Args:
             images: uint8, ``[clients, batch, channels, height, width]``.
             draws: uniform numbers of the augmentation, ``[clients, batch, 2, numbers]``.
+            views: what :meth:`prepared` made of these; None: they are made here.
 
         Returns:
             activations of the online and of the momentum models, each ``[clients, views * batch, c, h, w]``: what the
@@ -145,7 +165,7 @@ class SplitClients:
             tensor.
         """
         s = self.settings
-        queries, keys = self.views(images, draws)  # each [clients, views * batch, C, H, W]
+        queries, keys = self.views(images, draws, views)  # each [clients, views * batch, C, H, W]
         if not s.freeze_client:
             self.active_momentum.average_towards_(self.active_online, s.ema_decay)
         with s.autocast(self.data.train.images.device):
@@ -162,9 +182,13 @@ class SplitClients:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
 
-    def views(self, images: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    def two_views(self, images: Tensor, draws: Tensor) -> Tensor:
+        """Normalised views ``[clients, 2, batch, C, H, W]``."""
+        return self.data.normalise(self.augment.two_views(images, draws), self.settings.dtype)
+
+    def views(self, images: Tensor, draws: Tensor, views: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What the online and the momentum models see: both views, or one each (``SplitSettings.both_views``)."""
-        views = self.data.normalise(self.augment.two_views(images, draws), self.settings.dtype)
+        views = self.two_views(images, draws) if views is None else views
         if self.settings.both_views:
             both_views = views.flatten(1, 2)
             return both_views, both_views

@@ -86,6 +86,30 @@ def test_views_of_several_steps_are_made_in_one_call(steps):
             torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 10])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_so_are_those_of_split_clients(steps, symmetric):
+    values = {"precision": "float32", "client_batch": 4, "symmetric": symmetric}
+    plain = trainer("split, MonAcoSFL", **values)
+    order, draws = plain.start_epoch()
+    assert plain.steps_per_epoch > 2
+    assert list(plain.clients.prepared(order, draws)) == [None] * plain.steps_per_epoch
+    with PretendedDevice() as place:
+        ours = trainer("split, MonAcoSFL", place.device, **values)
+        calls, two_views = [], ours.clients.two_views
+        ours.clients.two_views = lambda *batch: calls.append(batch[0].shape[1]) or two_views(*batch)
+        ours.clients.bytes_of_views = steps * 2 * 4 * 2 * ours.data.train.images[0].numel() * 4
+        made = list(ours.clients.prepared(*ours.start_epoch()))
+        assert max(calls) <= steps * 4
+        assert sum(calls) == 4 * plain.steps_per_epoch
+        for step, views in enumerate(made):
+            of_step = plain.data.train.images[order[:, step]], draws[:, step]
+            for found, expected in zip(
+                ours.clients.views(None, None, views), plain.clients.views(*of_step), strict=True
+            ):
+                torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("rule", [*RULES, *ROBUST_RULES, *COORDINATE_RULES])
 def test_a_rule_aggregates(rule):
     robust = {"assumed_faulty": 1, "clients": 5, "batch": 4} if rule in MORE_THAN_TWICE else {}
