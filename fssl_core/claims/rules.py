@@ -202,9 +202,8 @@ def ahead(
             for b in _listed(losers)
             if a in have and b in have
         ]
-    if not statements:
-        raise NotRun(f"needs {_or(winners)} and {_or(losers)} side by side")
-    return every([*statements, *_absent(cells, column, winners, losers)])
+    absent = _absent(cells, column, winners, losers)
+    return _all(statements, f"{_or(winners)} and {_or(losers)} side by side", absent)
 
 
 def best(
@@ -239,9 +238,7 @@ def ordered(
         steps += [
             _difference(part, {along: b}, {along: a}, where, low, strict=slack is None) for a, b in pairwise(wanted)
         ]
-    if not steps:
-        raise NotRun(f"needs two levels of {along.replace('_', ' ')}")
-    return every(steps)
+    return _all(steps, f"two levels of {along.replace('_', ' ')}")
 
 
 def equivalent(
@@ -252,9 +249,7 @@ def equivalent(
     for where, part in cells.each(*each):
         if {one, other} <= set(part.levels(column)):
             statements.append(_difference(part, {column: one}, {column: other}, where, -margin, margin))
-    if not statements:
-        raise NotRun(f"needs {one} and {other} side by side")
-    return every(statements)
+    return _all(statements, f"{one} and {other} side by side")
 
 
 def across(
@@ -273,9 +268,7 @@ def across(
         if {start, end} <= set(part.levels(column)):
             strict = 0.0 in (low, high)
             changes.append(_difference(part, {column: end}, {column: start}, where, low, high, strict=strict))
-    if not changes:
-        raise NotRun(f"needs {column.replace('_', ' ')} {start} and {end}")
-    return every(changes)
+    return _all(changes, f"{column.replace('_', ' ')} {start} and {end}")
 
 
 def fact(
@@ -298,6 +291,13 @@ def _difference(
     except NotRun:  # each side was, at settings of its own
         return unknown(f"{name} at the same settings")
     return within(part, quantity, name, low, high, strict=strict)
+
+
+def _all(statements: Sequence[Statement], needs: str, absent: Sequence[Statement] = ()) -> Outcome:
+    """All of these hold, of which at least one must have been run."""
+    if all(isnan(statement.estimate.value) for statement in statements):
+        raise NotRun(f"needs {needs}")
+    return every([*statements, *absent])
 
 
 def _absent(cells: Cells, column: str, *names: str | Sequence[str]) -> list[Statement]:

@@ -222,6 +222,10 @@ def test_sides_that_were_run_at_other_settings_are_not_compared():
     apart, shared = (Cells(rows, "points", ["method", "alpha"], exact=True) for rows in (frame, both))
     assert ahead(shared, "b", "a").answer() is True  # at 1.0, which both have
     assert ahead(apart, "a", "b").answer() is True  # a column in which they have nothing in common is theirs
+    places = [("a", 0.1, 1), ("a", 0.5, 2), ("b", 0.1, 2), ("b", 0.5, 1)]
+    crossed = pd.DataFrame(places, columns=["method", "alpha", "epochs"]).assign(points=1.0)
+    with pytest.raises(NotRun, match="needs a and b side by side"):
+        ahead(Cells(crossed, "points", ["method", "alpha", "epochs"], exact=True), "a", "b")
 
 
 def test_ordered(table):
