@@ -30,6 +30,7 @@ from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
 from fssl_core.notices import notice
 from fssl_core.paths import runs_root
+from fssl_core.resources import cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -260,7 +261,7 @@ def _decode_all(paths: Sequence[Path], image_size: int) -> Tensor:
         for index, path in enumerate(paths[start : start + BLOCK], start):
             images[index] = read_image(path, image_size, one_at_a_time)
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # decoding leaves Python's lock free
+    with ThreadPoolExecutor(cores()) as threads:  # decoding leaves Python's lock free
         for _ in threads.map(decode, range(0, len(paths), BLOCK)):
             pass  # an error in a thread is raised here, and what has not begun is not begun
     return images

@@ -78,7 +78,7 @@ def export_runs(
         if unknown := [name for file, name in unwanted.items() if file not in known]:
             raise FsslError(f"None of the {len(finished)} finished runs has a table {', '.join(unknown)} to leave out.")
     with (
-        full_disk_explained(path.parent),
+        full_disk_explained(path.parent, "name a file elsewhere"),
         atomic_write(path) as file,
         tempfile.TemporaryFile(dir=path.parent) as whole,
     ):

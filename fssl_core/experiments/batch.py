@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from fssl_core.experiments import display, resources
+from fssl_core import resources
+from fssl_core.experiments import display
 from fssl_core.experiments.display import BAR, State, duration, joined, plural, time_left
 from fssl_core.experiments.speed import relative_speed
 from fssl_core.notices import say, tell

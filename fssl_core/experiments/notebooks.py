@@ -23,11 +23,11 @@ import yaml
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.display import REPORT_SECONDS
 from fssl_core.experiments.parameters import checked_value, refuse_unknown, stored_with
-from fssl_core.experiments.resources import divided, gpus
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
 from fssl_core.papers.records import about_record, record_path
 from fssl_core.paths import PROFILES, figures_root, project_root, shown_path
+from fssl_core.resources import divided, gpus
 from fssl_core.settings import check_choice, check_range
 
 if TYPE_CHECKING:

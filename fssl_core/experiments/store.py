@@ -38,10 +38,11 @@ from typing import Any, Protocol
 import pandas as pd
 from filelock import FileLock, Timeout
 
+from fssl_core import resources
 from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
-from fssl_core.experiments import dry_run, resources
+from fssl_core.experiments import dry_run
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.local import Executor, Local
@@ -56,11 +57,11 @@ from fssl_core.experiments.manifest import (
 )
 from fssl_core.experiments.progress import Sweep, active, watched
 from fssl_core.experiments.provenance import Session
-from fssl_core.experiments.resources import threads_of_a_run
 from fssl_core.experiments.schedule import Schedule
 from fssl_core.files import atomic_write, write_json
 from fssl_core.notices import in_kernel, notice, say, tell
 from fssl_core.paths import runs_root
+from fssl_core.resources import threads_of_a_run
 from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 from fssl_core.training.saver import Saver

@@ -179,10 +179,11 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def full_disk_explained(folder: Path) -> Iterator[None]:
+def full_disk_explained(folder: Path, otherwise: str = "set FSSL_RUNS to another folder") -> Iterator[None]:
     """Turn what a user can mend, as "no space left" or "permission denied", into an :class:`FsslError`.
 
-    The error names the folder, or the file in it. Errors on files elsewhere pass.
+    The error names the folder, or the file in it, and ``otherwise``, what to do where it cannot be mended. Errors on
+    files elsewhere pass.
     """
     try:
         yield
@@ -194,8 +195,7 @@ def full_disk_explained(folder: Path) -> Iterator[None]:
             raise
         what, remedy = REMEDIES[error.errno]
         raise FsslError(
-            f"{what} {path}. What was stored there before is untouched: {remedy}, or set FSSL_RUNS to another folder, "
-            "and run again."
+            f"{what} {path}. What was stored there before is untouched: {remedy}, or {otherwise}, and run again."
         ) from error
 
 

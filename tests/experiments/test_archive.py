@@ -241,6 +241,18 @@ def test_errors_of_the_store_are_not_blamed_on_the_file(exported, stores, monkey
         import_runs(exported)
 
 
+def test_an_export_to_a_full_disk_advises_another_file(stores, tmp_path, monkeypatch):
+    """Another folder for the runs would not help."""
+
+    def full(source, target, *rest):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(archive.shutil, "copyfileobj", full)
+    with pytest.raises(FsslError, match=r"No space left for .*: free some space, or name a file elsewhere, and run"):
+        export_runs(SETTINGS, tmp_path / "runs.zip")
+    assert not (tmp_path / "runs.zip").exists()
+
+
 def test_nothing_to_export(stores, tmp_path):
     stores("second")
     with pytest.raises(FsslError, match="None of the 3 runs is finished"):

@@ -92,7 +92,7 @@ def test_the_process_that_workers_are_forked_from_has_one_thread():
 
 
 def test_every_worker_has_a_gpu_of_its_own(root, monkeypatch):
-    monkeypatch.setattr("fssl_core.experiments.resources.gpu_count", lambda: 3)
+    monkeypatch.setattr("fssl_core.resources.gpu_count", lambda: 3)
     monkeypatch.delenv("FSSL_DEVICE")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
     monkeypatch.delenv("FSSL_WORKERS")

@@ -14,9 +14,9 @@ import psutil
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from fssl_core import resources
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks as module
-from fssl_core.experiments import resources
 from fssl_core.experiments.notebooks import Notebook, Outcome, execute, find_notebooks
 from fssl_core.paths import figures_root
 

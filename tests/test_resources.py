@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from fssl_core import resources
 from fssl_core.errors import SettingError
-from fssl_core.experiments import resources
-from fssl_core.experiments.resources import divided, threads, threads_of_a_run, workers
+from fssl_core.resources import divided, threads, threads_of_a_run, workers
 
 
 @pytest.fixture(autouse=True)
