@@ -221,6 +221,17 @@ def defines_no_class_and_no_plotting(notebook: NotebookNode) -> list[str]:
     return complaints
 
 
+def shows_every_table(notebook: NotebookNode) -> list[str]:
+    """`show` makes a table that is seen as the last value of its cell, or in `display`; elsewhere it is lost."""
+    complaints = []
+    for cell in code_cells(notebook):
+        tree = nodes(cell)
+        last = tree[0].body[-1:] if tree else []
+        lost = [ast.unparse(node) for node in tree if isinstance(node, ast.Expr) and node not in last]
+        complaints += [f"{text} is not seen: use display" for text in lost if text.startswith("show(")]
+    return complaints
+
+
 def has_exercises_with_hint_and_solution(notebook: NotebookNode) -> list[str]:
     cells = [cell for section, cell in with_section(notebook) if section == "Exercises"]
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -344,6 +355,7 @@ ANATOMY: list[Rule] = [
     is_stored_with_what_it_declares,
     imports_only_in_the_set_up,
     defines_no_class_and_no_plotting,
+    shows_every_table,
     has_exercises_with_hint_and_solution,
     asks_for_predictions_before_their_hints,
     has_a_checked_output,
@@ -541,6 +553,8 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
         (defines_no_class_and_no_plotting, replaced("import pandas", f"{line}\nimport pandas"), "plotting code")
         for line in ("import matplotlib.pyplot as p", "from matplotlib import pyplot", "import seaborn")
     ),
+    (shows_every_table, replaced("len([", "show(profile)\nlen(["), r"show\(profile\) is not seen"),
+    (shows_every_table, replaced("len([", "if profile:\n    show(cuts)\nlen(["), r"show\(cuts\) is not seen"),
     (has_exercises_with_hint_and_solution, replaced("### 2", "2"), r"1 exercises \(`### ...`\), expected 2 to 4"),
     (has_exercises_with_hint_and_solution, replaced("### 2", "### 2\n### 2\n### 2\n### 2"), "5 exercises"),
     (
