@@ -1,22 +1,31 @@
 from fssl_core.costs.modular import module_sizes
 from fssl_core.models.client_module import client_module
 from fssl_core.papers.reference import paper_table
-from tests.notebooks.prose.recorded import record, rows
+from tests.notebooks.prose.mfcl.table2 import APART
+from tests.notebooks.prose.recorded import ahead, record, rows, verdict
 
 
 def numbers():
     ours = record("mfcl/table1")
-    apart = rows(ours, method="MFCL(TN), views apart").set_index(["protocol", "cut"]).accuracy * 100
+    runs = rows(ours, protocol="linear evaluation")
+    apart = 100 * rows(ours, method=APART).groupby(["protocol", "cut"]).accuracy.mean()
     linear = apart["linear evaluation"]
-    together = 100 * rows(ours, method="MFCL(TN)", protocol="linear evaluation").set_index("cut").accuracy
+    together = 100 * rows(runs, method="MFCL(TN)").groupby("cut").accuracy.mean()
+    deep, second = (
+        ahead(runs, {"method": APART, "cut": one}, {"method": APART, "cut": other}) for one, other in ((3, 5), (2, 1))
+    )
+    judged = verdict("mfcl-table1-cut-layer", "views normalised apart")
     printed = paper_table("mfcl", "table1")
     value = printed.set_index(["dataset", "cut_layer"])["value"]
     products = module_sizes(client_module("resnet18", 2), 32).products
     return {
-        "65.9, 64.8 and 64.7 %": [*linear[[1, 2, 3]]],
-        "50.1 for five": linear[5],
-        "55.1, 55.3, 48.0, 39.4 %": [*apart["features"]],
-        "most, 22.8 %": together.max(),
+        "95 % intervals": 95,
+        "64.8, 64.5 and 66.8 %": [*linear[[1, 2, 3]]],
+        "54.6 for five, which is 12.2 points behind three (1.5 to 22.9)": (linear[5], *deep),
+        "55.1, 53.9, 54.0, 44.3 %": [*apart["features"]],
+        "within 10.9 points to": max(map(abs, second)),
+        "most, 28.6 %": together.max(),
+        "2.0 points ahead of one, from 6.8 behind to 10.9 ahead": (judged.estimate, -judged.low, judged.high),
         "is 0.01 at": ours.xi.unique().item(),
         "0.1 in the paper": printed.xi.unique().item(),
         "gains 25.4 points": value["CIFAR-10", 2] - value["CIFAR-10", 1],
