@@ -27,7 +27,7 @@ help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo 'with PROFILE=$(PROFILE) JOBS=$(JOBS) PYTHON=$(PYTHON), and TORCH=cpu for a small installation without CUDA'
 
-install: $(INSTALLED) ## make .venv with the tested versions; TORCH=cpu leaves CUDA out: 1.9 GB instead of 6.3
+install: $(INSTALLED) ## make .venv with the tested versions; TORCH=cpu leaves CUDA out: 2.1 GB instead of 6.5
 
 reproduce: $(INSTALLED) ## run every notebook at PROFILE (smoke) and print the table of results
 	$(BIN)/fssl reproduce --profile $(PROFILE) --jobs $(JOBS)

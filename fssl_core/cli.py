@@ -61,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fssl: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("fssl: interrupted; run the same command again to continue", file=sys.stderr)
+        over_network = arguments.command in (_serve_split, _join_split)  # which have no checkpoints
+        then = "a new run starts from the beginning" if over_network else "run the same command again to continue"
+        print(f"fssl: interrupted; {then}", file=sys.stderr)
         return 130
 
 

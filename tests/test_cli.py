@@ -314,6 +314,15 @@ def test_exit_status_of_errors(project, monkeypatch, capsys, error, status):
     assert ("run the same command again to continue" in shown) == (status == 130)
 
 
+def test_what_has_no_checkpoint_promises_none_when_it_is_interrupted(monkeypatch, capsys):
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_serve_split", interrupted)
+    assert cli.main(["serve-split", "--clients", "2"]) == 130
+    assert capsys.readouterr().err == "fssl: interrupted; a new run starts from the beginning\n"
+
+
 def test_a_bug_is_not_hidden(project, monkeypatch):
     monkeypatch.setattr(notebooks, "find_notebooks", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -9,6 +9,7 @@ environment and the clone that jobs see, too. `FSSL_RUNS` and `FSSL_DATA` should
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -56,6 +57,10 @@ def main() -> int:
     parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help=text)
     parser.add_argument("command", nargs="+", help="after --, e.g. fssl reproduce monacosfl --profile gpu")
     arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error(f"--jobs {arguments.jobs}: expected at least 1")
+    if shutil.which("sbatch") is None:
+        parser.error("there is no sbatch on this machine: start this where jobs are submitted")
     # A job that ends, at its walltime or by preemption, is no failure of its run, which goes on in the next one.
     dask.config.set({"distributed.scheduler.allowed-failures": 100})
     with slurm_cluster(arguments) as cluster:

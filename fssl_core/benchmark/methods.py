@@ -277,6 +277,10 @@ def add_methods(path: str | Path) -> dict[str, Method]:
     if replaced := [name for name in _BUILT_IN if METHODS.get(name) is not _BUILT_IN[name]]:
         METHODS.update(_BUILT_IN)
         raise FsslError(f"{path} replaces {', '.join(replaced)}: give your method a name of its own.")
+    if strangers := [name for name, method in METHODS.items() if not isinstance(method, Method)]:
+        for name in strangers:
+            del METHODS[name]
+        raise FsslError(f"{path}: METHODS[{strangers[0]!r}] is no method: it has to be a Method(...) or averaged(...).")
     if before == METHODS:
         raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
     return METHODS

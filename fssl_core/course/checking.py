@@ -179,7 +179,7 @@ class _Watched:
         except Exception as error:
             raise _StudentsError(_error_text(error, self.function)) from error
         if given is None:
-            raise _Unanswered("Your function returns nothing: is there no `return`?")
+            raise _Unanswered("Your function returned None: it has no `return`, or what it returns is None.")
         if unanswered(given):
             raise _Unanswered
         return given

@@ -74,6 +74,8 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
         print(f"fssl: executing {path}", file=sys.stderr)
         problem = _executed(notebook)
     results = _results(notebook)
+    if not results:  # each check and prediction shows something, also of what is not answered
+        problem = problem or "has no results: it was not run, or its outputs were cleared; --execute runs it"
     own = exercises_of(module)
     checks = [id for id, known in own.items() if isinstance(known, Exercise)]
     guesses = [id for id in own if id not in checks]

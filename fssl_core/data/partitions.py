@@ -158,6 +158,9 @@ def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.G
 def _dirichlet(
     labels: Tensor, clients: int, scheme: str, alpha: float, least: int, draw: torch.Generator
 ) -> list[Tensor]:
+    if least * clients > len(labels):
+        expected = f"at most {len(labels) // clients} images for each of {clients} clients, of {len(labels):,} in all"
+        raise SettingError("partition", scheme, expected)
     members = _members(labels, draw)
     counts = np.array([len(images) for images in members])
     numbers = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))

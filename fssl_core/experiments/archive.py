@@ -66,6 +66,8 @@ def export_runs(
         FsslError: none is finished, one is damaged, none has such a table, or no space is left.
     """
     asked = list(settings)
+    if not asked:
+        raise FsslError("There is nothing to export: the notebooks that were named have no runs.")
     digests = {name: data_digest(name) for name in sorted(set().union(*(one.data_sets for one in asked)))}
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:

@@ -191,9 +191,10 @@ def parameters_for(notebook: Notebook, values: Mapping[str, Any]) -> dict[str, A
     parameters = {name: checked_value(name, value, defaults[name], notebook.id) for name, value in values.items()}
     edited = {name: now["parameters"].get(name) for name in defaults if now["parameters"].get(name) != defaults[name]}
     left_out = {name: value for name, value in edited.items() if name not in parameters}
-    if left_out:
-        text = ", ".join(f"{name} = {value!r}" for name, value in left_out.items())
-        say(f"{notebook.id}: its parameters cell says {text}; the defaults are used. For other values there is --set.")
+    ignored = {name: value for name, value in edited.items() if name == "profile" and value != parameters.get(name)}
+    if ignored := ignored | left_out:
+        text = ", ".join(f"{name} = {value!r}" for name, value in ignored.items())
+        say(f"{notebook.id}: its parameters cell says {text}, which is not used: give values by --profile and --set.")
     if stored["code"] != now["code"]:
         say(f"{notebook.id}: its code was changed since it was stored, and is run as it stands.")
     return {name: defaults[name] for name in left_out} | parameters

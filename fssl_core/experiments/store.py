@@ -554,6 +554,9 @@ def _version(settings: Settings) -> int | str:
 
 def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Scalars as JSON knows them; a name that a setting has as well would make two columns of one name."""
+    if not isinstance(summary, Mapping):
+        kind = type(settings).__name__
+        raise TypeError(f"{kind}.execute returned a {type(summary).__name__}: expected a dict of a name and a number.")
     plain = {}
     for name, value in summary.items():
         if hasattr(value, "item"):  # numpy and torch scalars

@@ -333,12 +333,18 @@ def weights(rule: str, r: Round) -> Tensor:
     """The table ``beta[client, layer]`` of a rule, float64 ``[K, L]``.
 
     Raises:
-        SettingError: there is no such rule, or it cannot do with ``r.faulty`` of so many clients.
+        SettingError: there is no such rule, it cannot do with ``r.faulty`` of so many clients, or one of yours returns
+            no table of weights.
     """
     rules = RULES | ROBUST_RULES
     check_choice("aggregation", rule, rules)
     check_faulty(rule, r.faulty, r.clients)
-    return rules[rule](r).expand(r.clients, len(r.layers))
+    beta, layers = rules[rule](r), len(r.layers)
+    if not isinstance(beta, Tensor) or tuple(beta.shape) not in ((r.clients, layers), (r.clients, 1)):
+        got = f"of shape {[*beta.shape]}" if isinstance(beta, Tensor) else f"a {type(beta).__name__}"
+        expected = f"a rule that returns a tensor [{r.clients} clients, {layers} layers] or [{r.clients}, 1], not {got}"
+        raise SettingError("aggregation", rule, expected)
+    return beta.expand(r.clients, layers)
 
 
 class RunningSum:

@@ -143,9 +143,10 @@ def plan(
     recorded = set().union(*map(keys_of, recorded_files()))
     runs = {}
     for key, one in settings.items():
-        work = _work(one)
+        work, why = _work(one)
         if work is None:
-            unknown.setdefault(next(iter(wanted[key])), []).append(f"not counted: {type(one).__name__} {key}")
+            lines = unknown.setdefault(next(iter(wanted[key])), [])
+            lines += [line for line in [f"not counted: {why or f'{type(one).__name__} {key}'}"] if line not in lines]
         runs[key] = PlannedRun(
             settings=one,
             notebooks=tuple(wanted[key]),
@@ -158,12 +159,15 @@ def plan(
     return Plan(profile, tuple(by_notebook), runs, missing, unknown)
 
 
-def _work(settings: Settings) -> Work | None:
+def _work(settings: Settings) -> tuple[Work | None, str]:
+    """What a run computes; or None, and why it cannot be computed, where that is known."""
     try:
         with outlines_only():
-            return work_of(settings)
-    except (NotImplementedError, FsslError):
-        return None
+            return work_of(settings), ""
+    except NotImplementedError:
+        return None, ""
+    except FsslError as error:
+        return None, str(error)
 
 
 def _stored(settings: Settings, digests: Mapping[str, str | None]) -> bool:

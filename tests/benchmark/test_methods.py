@@ -266,6 +266,10 @@ def test_a_file_without_a_method_is_refused(registries, tmp_path):
     (tmp_path / "mine.py").write_text("x = 1\n")
     with pytest.raises(FsslError, match="adds no method"):
         add_methods(tmp_path / "mine.py")
+    (tmp_path / "mine.py").write_text("from fssl_core.benchmark.methods import METHODS\nMETHODS['mine'] = 1\n")
+    with pytest.raises(FsslError, match=r"METHODS\['mine'\] is no method: it has to be a Method\(...\) or averaged"):
+        add_methods(tmp_path / "mine.py")
+    assert "mine" not in registries
 
 
 def test_a_method_says_what_it_trains():

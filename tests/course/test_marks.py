@@ -68,6 +68,16 @@ def test_a_row_for_each_notebook_with_what_was_passed_and_predicted(tmp_path, ca
     assert (ben["file"], ben["passed"], ben["close"], ben["open"]) == ("ben/x.ipynb", total, "1", "")
 
 
+def test_a_notebook_without_outputs_is_no_notebook_without_answers(tmp_path, capsys):
+    """Before handing in, some clear what they have run."""
+    hand_in(tmp_path / "cleared.ipynb", cell("averaging/fedavg"), cell("averaging/divide"))
+    hand_in(tmp_path / "open.ipynb", cell("averaging/fedavg", result("averaging/fedavg", False, False)))
+    (cleared, unanswered), _ = rows(tmp_path, capsys)
+    assert (cleared["answered"], unanswered["answered"]) == ("0", "0")
+    assert "outputs were cleared; --execute runs it" in cleared["problem"]
+    assert unanswered["problem"] == ""
+
+
 def test_predictions_in_a_papers_notebook_have_a_row_too(tmp_path, capsys):
     id = "monacosfl/fig3/cheapest"
     hand_in(tmp_path / "fig3_traffic.ipynb", new_code_cell("1"), cell(id, result(id, kind="prediction", value=7)))

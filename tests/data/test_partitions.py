@@ -271,7 +271,7 @@ def test_where_shares_do_not_come_out_even_some_classes_have_one_client_more(cla
         (10, "dirichlet:nan", "partition='dirichlet:nan' cannot be used: expected a number above 0"),
         (10, "dirichlet:0.1:0", "partition='dirichlet:0.1:0' cannot be used: expected a whole number above 0"),
         (10, "dirichlet:0.1:2.5", "partition='dirichlet:0.1:2.5' cannot be used: expected a whole number above 0"),
-        (10, "dirichlet:0.1:101", "'dirichlet:0.1:101' .* a larger alpha or fewer clients: .* 10 clients 101 images"),
+        (10, "dirichlet:0.1:101", "'dirichlet:0.1:101' .* at most 100 images for each of 10 clients, of 1,000 in all"),
         (2, "majority", "partition='majority' cannot be used: expected a number above 0 after the colon"),
         (2, "majority:0.4", "'majority:0.4' cannot be used: expected a share from 1 / 2 to 1"),
         (2, "majority:1.01", "'majority:1.01' cannot be used: expected a share from 1 / 2 to 1"),

@@ -257,6 +257,8 @@ def test_nothing_to_export(stores, tmp_path):
     stores("second")
     with pytest.raises(FsslError, match="None of the 3 runs is finished"):
         export_runs(SETTINGS, tmp_path / "none.zip")
+    with pytest.raises(FsslError, match="the notebooks that were named have no runs"):
+        export_runs([], tmp_path / "none.zip")
     assert not (tmp_path / "none.zip").exists()
 
 

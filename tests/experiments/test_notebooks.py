@@ -181,7 +181,10 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
     content = nbformat.read(path, as_version=4)
     content.metadata.fssl = Notebook("paper1/fig2", path).as_stored()
     content.cells[1].source = (
-        content.cells[1].source.replace("[0, 1]", "[7]").replace("epochs: int = 3", "epochs: int = 9")
+        content.cells[1]
+        .source.replace("[0, 1]", "[7]")
+        .replace("epochs: int = 3", "epochs: int = 9")
+        .replace('"smoke"', '"laptop"')
     )
     nbformat.write(content, path)
     ran = []
@@ -193,6 +196,7 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
     assert "paper1/fig2: its parameters cell says " in shown
     assert "seeds = [7]" in shown
     assert ("epochs = 9" in shown) == (not given)
+    assert "profile = 'laptop'" in shown  # the batch has its own, and says so
     assert "code was changed" not in shown
 
     content.cells[2].source += "\n# a thought"

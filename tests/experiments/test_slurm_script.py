@@ -51,3 +51,15 @@ def test_jobs_of_slurm_compute_the_runs_of_a_command(tmp_path, monkeypatch):
     assert "#SBATCH --partition=quick\n" in script
     assert "--resources GPU=1" in script
     assert f"export FSSL_RUNS={tmp_path / 'runs'}" in script
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--jobs", "0"], "--jobs 0: expected at least 1"), ([], "there is no sbatch on this machine")],
+)
+def test_what_cannot_get_a_job_is_refused_at_once(tmp_path, options, message):
+    command = [sys.executable, str(SCRIPT), *options, "--", "fssl", "list"]
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 2
+    assert message in done.stderr

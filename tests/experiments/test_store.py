@@ -446,3 +446,15 @@ def test_a_damaged_name_of_the_store_is_named(root):
     (root / "store.json").write_text("")
     with pytest.raises(FsslError, match=r"store\.json is damaged"):
         transfer.store_id()
+
+
+def test_a_run_that_returns_no_summary_says_what_it_is():
+    @dataclass(frozen=True, kw_only=True)
+    class Bare(Settings):
+        version: ClassVar[int] = 1
+
+        def execute(self, run, progress):
+            return 0.5
+
+    with pytest.raises(TypeError, match=r"Bare.execute returned a float: expected a dict of a name and a number"):
+        run(Bare(), progress=False)

@@ -409,3 +409,19 @@ def test_what_cannot_be_used_names_itself():
         a_round(previous, received, images=(1, 2, 3))
     with pytest.raises(SettingError, match=r"losses=\[2\] .*one number for each of 4 clients"):
         a_round(previous, received, losses=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("returned", "got"),
+    [
+        (lambda r: r.cosines.sum(0), r"of shape \[\d+\]"),  # of layers: each client would count with all of them
+        (lambda r: r.cosines.mean(1), r"of shape \[\d+\]"),
+        (lambda r: r.cosines.tolist(), "a list"),
+        (lambda r: None, "a NoneType"),
+    ],
+)
+def test_a_rule_that_returns_no_table_of_weights_is_named(monkeypatch, returned, got):
+    monkeypatch.setitem(RULES, "mine", returned)
+    expected = rf"aggregation='mine' .* a tensor \[{CLIENTS} clients, \d+ layers\] or \[{CLIENTS}, 1\], not {got}"
+    with pytest.raises(SettingError, match=expected):
+        weights("mine", a_round(*federation()))

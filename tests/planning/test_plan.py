@@ -65,6 +65,13 @@ def test_runs_that_depend_on_results_are_named():
     assert asked.unknown == ("again = run(one.changed(seed=int(best)))",)
 
 
+def test_a_setting_that_no_run_can_have_is_told_once():
+    found = plan(["monacosfl/fig6"], parameters={"cut_layers": [4]})
+    (lines,) = found.unknown.values()
+    assert len(lines) == 1
+    assert "cut_layer=4 cannot be used: expected one of 1, 3, 5" in lines[0]
+
+
 def test_values_of_ones_own_are_handed_over_as_they_are_and_may_be_the_reason():
     cells = [CELL, IMPORTS + "frame = run_all([averaging_settings(profile, objective='byol')])"]
     cells += ["more = run(averaging_settings(profile, objective=kind, probe_epochs=int(limit == float('inf'))))"]

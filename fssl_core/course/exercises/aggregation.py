@@ -30,7 +30,7 @@ def gap(record) -> float:
 @exercise(
     "aggregation/l_dawa",
     not_divided="Your cosines are right. What would the new model be if all clients sent the old one back?",
-    normalised="Your weights sum to one in each layer. Is that in Equation 4? Divide by the number of clients.",
+    normalised="Your weights sum to one in each layer. Is that in the rule? Divide by the number of clients.",
     whole_model="You have one cosine for a client. L-DAWA has one for each layer: norms and products of that layer.",
     among_clients="You compare clients with their average. The rule compares them with the model they started from.",
     products="You have products of vectors, not cosines: divide by both norms.",

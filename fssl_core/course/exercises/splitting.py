@@ -1,6 +1,6 @@
 """Module 4: split learning, and what crosses the wire."""
 
-from math import prod
+from math import ceil, floor, prod
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,8 @@ from fssl_core.costs.traffic import split_traffic
 from fssl_core.course.exercise import as_number, as_tensor, compare, exercise, prediction
 from fssl_core.models import build_backbone, client_elements, cut_layers, latent_shape
 from fssl_core.models.cutting import cut
+
+ROUNDED = "Nearly: do not round, the number need not be whole."
 
 
 @exercise(
@@ -80,6 +82,8 @@ def epoch_bytes(answer, generator):
 
 @exercise(
     "splitting/break_even",
+    rounded_down=ROUNDED,
+    rounded_up=ROUNDED,
     inverted="The other way round: this is one over the right number.",
     half="Both sides cross twice, activations and gradients, models up and down. The factor cancels.",
     twice="Both sides cross twice, activations and gradients, models up and down. The factor cancels.",
@@ -95,6 +99,8 @@ def break_even(answer, generator):
         half=right / 2,
         twice=2 * right,
         no_images=latent / elements,
+        rounded_down=floor(right),
+        rounded_up=ceil(right),
     )
 
 
