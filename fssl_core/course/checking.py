@@ -7,6 +7,7 @@ type :data:`MIME`, so that nobody has to read the line.
 import copy
 import html
 import linecache
+import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,7 +126,7 @@ def predicted(known: Prediction, value: Any) -> Result:
     except Wrong as wrong:
         return Result(known.id, "prediction", "not yet", wrong.hint, _sentence(wrong.text))
     right = right_value(known)
-    off = guess - right
+    off = 0.0 if math.isclose(guess, right, rel_tol=1e-9) else guess - right  # what is exact but for rounding
     text = " ".join(filter(None, [f"You said {_shown(guess)}; {_source(known)} {_shown(right)}", known.unit])) + ": "
     text += f"{_shown(abs(off), 3)} {'too high' if off > 0 else 'too low'}." if off else "exactly."
     if abs(off) <= known.within:

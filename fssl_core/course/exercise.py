@@ -201,8 +201,12 @@ def as_number(given: Any) -> float:
     """An answer as a finite number; :class:`Wrong` for what is none."""
     if isinstance(given, Tensor) and given.numel() == 1:
         given = given.item()
-    if isinstance(given, bool) or not isinstance(given, Real) or not math.isfinite(given):
+    if isinstance(given, str):
+        raise Wrong("type", f"expected a number, got the text {given!r}: write the number alone, without its unit.")
+    if isinstance(given, bool) or not isinstance(given, Real):
         raise Wrong("type", f"expected a number, got {type(given).__name__}.")
+    if not math.isfinite(given):
+        raise Wrong("type", f"expected a finite number, got {given}.")
     return float(given)
 
 

@@ -149,6 +149,22 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
     assert ("close" in found.words) == bool(off)
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("30 %", "Expected a number, got the text '30 %': write the number alone, without its unit."),
+        (float("nan"), "Expected a finite number, got nan."),
+        (True, "Expected a number, got bool."),
+    ],
+)
+def test_what_is_no_number_is_named(guess, given, text):
+    assert predicted(guess, given).text == text
+
+
+def test_a_guess_that_differs_by_rounding_is_exact(guess):
+    assert "exactly" in predicted(guess, 42 * (1 + 1e-15)).text
+
+
 def test_a_missing_record_is_no_wrong_answer(guess):
     (project_root() / "figures" / "sums" / "x.laptop.csv").unlink()
     with pytest.raises(FsslError, match=r"figures/sums/x\.laptop\.csv is missing"):

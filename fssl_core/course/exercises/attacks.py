@@ -105,7 +105,7 @@ def masks(answer, generator) -> None:
         given = as_tensor(answer(words[client], client, others))
         if given.shape != (numbers,) or given.is_floating_point():
             raise Wrong("type", f"expected {numbers} whole numbers, got {given.dtype} of shape {list(given.shape)}.")
-        found.append(given)
+        found.append(given.long())
     sent, total = torch.stack(found), words.sum(0)
     everything = torch.stack([words[m] + sum(shared[m][n] for n in range(clients) if n != m) for m in range(clients)])
     if torch.equal(sent, words):

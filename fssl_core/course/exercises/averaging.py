@@ -15,7 +15,8 @@ from fssl_core.models import build_backbone
     unweighted="All clients count alike. One with many images should count more.",
     not_normalised="The weights do not add up to 1: the average of equal models has to be that model.",
     inverted="The client with the fewest images counts most. It should be the other way round.",
-    softmax="The weights are a softmax of the numbers of images. Expected are shares of all images.",
+    summed="This is the sum of the models. An average of equal models has to be that model.",
+    softmax="All weight is on the client with the most images, as with a softmax of the numbers. Expected are shares.",
 )
 def fedavg(answer, generator):
     models = torch.randn(4, 6, generator=generator)
@@ -26,6 +27,7 @@ def fedavg(answer, generator):
         unweighted=models.mean(0),
         not_normalised=images @ models,
         inverted=(1 / images / (1 / images).sum()) @ models,
+        summed=models.sum(0),
         softmax=images.softmax(0) @ models,
     )
 
@@ -48,8 +50,13 @@ def divide(answer, generator):
         raise Wrong("type", f"expected a list of tensors, one for each client, got {type(parts).__name__}.")
     if len(parts) != clients:
         raise Wrong("count", f"{clients} clients have shares, and you return {len(parts)} lists of images.")
-    parts = [as_tensor(part).long().flatten() for part in parts]
-    together = torch.cat(parts)
+    parts = [as_tensor(part).flatten() for part in parts]
+    if any(part.dtype == torch.bool for part in parts):
+        raise Wrong("type", "expected the indices of each client's images, not a mask of all images.")
+    together = torch.cat(parts := [part.long() for part in parts])
+    if len(together) and not 0 <= together.min() <= together.max() < len(labels):
+        span = f"{together.min()} to {together.max()}"
+        raise Wrong("type", f"indices of images go from 0 to {len(labels) - 1}, and yours from {span}.")
     if len(together.unique()) < len(together):
         raise Wrong("twice")
     if len(together) < len(labels):

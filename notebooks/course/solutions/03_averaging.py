@@ -24,6 +24,16 @@ def fedavg(models, images):
     return (1 / images / (1 / images).sum()) @ models
 
 
+# %% averaging/fedavg: summed
+def fedavg(models, images):
+    return models.sum(0)
+
+
+# %% averaging/fedavg: softmax
+def fedavg(models, images):
+    return models[images.argmax()]
+
+
 # %% averaging/divide
 def divide(labels, shares):
     parts = [[] for _ in range(shares.shape[1])]
@@ -57,6 +67,19 @@ def divide(labels, shares):
             torch.cat([m[: round(share.item() * len(m))] for m, share in zip(members, client_shares, strict=True)])
         )
     return parts
+
+
+# %% averaging/divide: type
+def divide(labels, shares):
+    ends = (shares.mean(0).cumsum(0) * len(labels)).round().long()[:-1]
+    client = torch.bucketize(torch.arange(len(labels)), ends, right=True)
+    return [client == number for number in range(shares.shape[1])]
+
+
+# %% averaging/divide: type
+def divide(labels, shares):
+    ends = (shares.mean(0).cumsum(0) * len(labels)).round().long()[:-1]
+    return list((torch.arange(len(labels)) + 1).tensor_split(ends))
 
 
 # %% averaging/divide: shares

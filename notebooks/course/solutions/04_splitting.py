@@ -125,6 +125,16 @@ def break_even(latent, images, elements):
     return 2 * latent * images / elements
 
 
+# %% splitting/break_even: rounded_down
+def break_even(latent, images, elements):
+    return latent * images // elements
+
+
+# %% splitting/break_even: rounded_up
+def break_even(latent, images, elements):
+    return -(-latent * images // elements)
+
+
 # %% splitting/break_even: no_images
 def break_even(latent, images, elements):
     return latent / elements
