@@ -34,6 +34,8 @@ def gap(record) -> float:
     whole_model="You have one cosine for a client. L-DAWA has one for each layer: norms and products of that layer.",
     among_clients="You compare clients with their average. The rule compares them with the model they started from.",
     products="You have products of vectors, not cosines: divide by both norms.",
+    updates="You compare what a client has changed with the old layer. The rule compares the client's new layer.",
+    transposed="You have a row for each layer. Expected is a row for each client, a column for each layer.",
 )
 def l_dawa(answer, generator) -> None:
     previous, received = _layers(generator)
@@ -42,6 +44,7 @@ def l_dawa(answer, generator) -> None:
     cosines = known.cosines
     means = torch.stack([F.cosine_similarity(rows, rows.mean(0), dim=1) for rows in received], 1)
     products = torch.stack([rows @ row for row, rows in zip(previous, received, strict=True)], 1)
+    changes = [F.cosine_similarity(rows - row, row[None]) for row, rows in zip(previous, received, strict=True)]
     compare(
         answer(previous, received),
         weights("l-dawa", known),
@@ -50,6 +53,8 @@ def l_dawa(answer, generator) -> None:
         whole_model=weights("m-dawa", known),
         among_clients=means / clients,
         products=products / clients,
+        updates=torch.stack(changes, 1) / clients,
+        transposed=weights("l-dawa", known).T,
     )
 
 

@@ -73,6 +73,8 @@ def divide(answer, generator):
     counts="These are differences of numbers of images. Compare shares: each client's add up to 1.",
     largest="This is the most unlike client. Expected is the mean over the clients.",
     squared="Squared differences are another distance. Expected is the total variation.",
+    from_uniform="You compare with equally frequent classes. Compare with the classes of all images together.",
+    of_classes="You take the mean over the classes, too. Sum over them, then take the mean over the clients.",
 )
 def unlikeness(answer, generator):
     counts = torch.randint(0, 30, (4, 5), generator=generator) + 1
@@ -88,6 +90,8 @@ def unlikeness(answer, generator):
         counts=((counts - counts.float().mean(0)).abs().sum(1) / 2).mean().item(),
         largest=(apart.abs().sum(1) / 2).max().item(),
         squared=(apart.square().sum(1) / 2).mean().item(),
+        from_uniform=((apart + together - 1 / counts.shape[1]).abs().sum(1) / 2).mean().item(),
+        of_classes=right / counts.shape[1],
     )
 
 
@@ -96,6 +100,9 @@ def unlikeness(answer, generator):
     one_way="The model crosses twice in a round: down from the server, and up again.",
     no_buffers="Batch norm's running statistics are part of the model's state and travel with it.",
     numbers="These are numbers, not bytes: a float32 takes four.",
+    one_way_no_buffers="Two things are missing: the way back, and batch norm's running statistics, which travel with "
+    "the model.",
+    one_way_numbers="These are numbers, not bytes: a float32 takes four. And the model crosses twice in a round.",
     bits="These are bits. A byte has eight.",
 )
 def round_bytes(answer, generator):
@@ -109,6 +116,8 @@ def round_bytes(answer, generator):
         one_way=float(4 * matrix.elements),
         no_buffers=float(2 * 4 * matrix.parameters),
         numbers=float(2 * matrix.elements),
+        one_way_no_buffers=float(4 * matrix.parameters),
+        one_way_numbers=float(matrix.elements),
         bits=float(2 * 32 * matrix.elements),
     )
 
@@ -122,6 +131,8 @@ class _Layer(nn.Module):
 @exercise(
     "averaging/drift",
     squared="These are squared distances. Take the root of each before the mean.",
+    root_of_mean="You take the root of the mean. Take the root of each client's squared distance, then the mean.",
+    of_numbers="You take the mean over the weights, too. A distance has the root of a sum over all of them.",
     summed="This is the sum over the clients. Expected is the mean.",
     pairwise="Expected is the distance of each client to the average model, not that to the others.",
     of_average="This is 0, or nearly: clients' differences from their average cancel. Take lengths first.",
@@ -135,6 +146,8 @@ def drift(answer, generator):
         answer(models),
         divergence(matrix).sum(),
         squared=lengths.square().mean(),
+        root_of_mean=lengths.square().mean().sqrt(),
+        of_numbers=(models - models.mean(0)).abs().mean(),
         summed=lengths.sum(),
         pairwise=torch.cdist(models, models).sum() / 20,
         of_average=torch.tensor(0.0),

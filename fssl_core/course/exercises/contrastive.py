@@ -16,6 +16,8 @@ from fssl_core.objectives.simclr import nt_xent as engines_nt_xent
     "contrastive/info_nce",
     no_positive="The positive belongs into the denominator, too: without it the loss can fall below 0.",
     no_temperature="The similarities are not divided by the temperature.",
+    multiplied="You multiply by the temperature. Divide: a low one makes differences count more.",
+    no_logarithm="This is the mean chance of the positive. The loss is the mean of minus its logarithm.",
     sign="The sign is wrong: the loss falls when query and positive become more similar.",
     summed="This is the sum over the batch. Expected is the mean.",
 )
@@ -24,12 +26,15 @@ def info_nce(answer, generator):
     temperature = 0.3
     right, _ = engines_info_nce(queries, positives, negatives, temperature)
     own, others = (queries * positives).sum(1), queries @ negatives.T
+    chances = torch.cat([own[:, None], others], 1).div(temperature).softmax(1)[:, 0]
     without = (others / temperature).logsumexp(1) - own / temperature
     compare(
         answer(queries, positives, negatives, temperature),
         right,
         no_positive=without.mean(),
         no_temperature=engines_info_nce(queries, positives, negatives, 1.0)[0],
+        multiplied=engines_info_nce(queries, positives, negatives, 1 / temperature)[0],
+        no_logarithm=chances.mean(),
         sign=-right,
         summed=right * len(queries),
     )
@@ -40,6 +45,10 @@ def info_nce(answer, generator):
     with_itself="An embedding is compared with itself, too. Leave the diagonal out.",
     one_view="Only the first view's embeddings look for their partners. All 2B do.",
     within_view="The negatives are those of the other view only. All other 2B - 2 of the batch are.",
+    one_direction="Only the first view's embeddings look for their partners, and only among the second view's. "
+    "All 2B do, among the 2B - 1 others.",
+    no_temperature="The similarities are not divided by the temperature.",
+    multiplied="You multiply by the temperature. Divide: a low one makes differences count more.",
     not_normalised="The embeddings are not unit vectors: normalise them first.",
     summed="This is the sum over the embeddings. Expected is the mean.",
 )
@@ -59,6 +68,9 @@ def nt_xent(answer, generator):
         with_itself=F.cross_entropy(unit @ unit.T / temperature, positives),
         one_view=rows[:5].mean(),
         within_view=within,
+        one_direction=F.cross_entropy(across, targets),
+        no_temperature=_nt_xent_rows(unit, 1.0).mean(),
+        multiplied=_nt_xent_rows(unit, 1 / temperature).mean(),
         not_normalised=_nt_xent_rows(torch.cat([first, second]), temperature).mean(),
         summed=rows.sum(),
     )
@@ -116,7 +128,7 @@ def ema(answer, generator):
     grows="The queue grows for ever: it holds more than `size` keys.",
     keeps_old="The newest keys are lost. When the queue is full, the oldest give way.",
     forgets="The old keys are all gone, although there is room for some of them.",
-    order="The right keys are there, in another order than expected: the oldest first.",
+    order="The keys are in another order than expected: the oldest first, new ones at the end.",
 )
 def queue(answer, generator):
     size, keys = 8, torch.randn(3, 5, 2, generator=generator)
@@ -128,7 +140,10 @@ def queue(answer, generator):
         right = torch.cat([before, batch])[-size:]
         if len(given) > size:
             raise Wrong("grows")
-        compare(given, right, keeps_old=torch.cat([before, batch])[:size], forgets=batch, order=right.flip(0))
+        if given.shape == right.shape and torch.equal(_sorted(given), _sorted(right)) and not torch.equal(given, right):
+            raise Wrong("order")
+        newest_first = torch.cat([batch, before])[:size]
+        compare(given, right, keeps_old=torch.cat([before, batch])[:size], forgets=batch, order=newest_first)
         if not torch.equal(_sorted(given), _sorted(engines.keys)):
             raise Wrong("other", f"after {held + 1} batches the queue holds other keys than the engine's.")
 

@@ -28,6 +28,7 @@ def progressive(record) -> float:
 @exercise(
     "layerwise/units",
     pair="Return two lists of numbers of units: the frozen ones, and the trained ones.",
+    swapped="The other way round: first the frozen units, then the trained ones.",
     shifted="One off: stages count from 1, units from 0.",
     progressive="Progressive training freezes nothing: it trains all units that are there.",
     layer_wise="Layer-wise training trains the unit that the stage adds, and runs the earlier ones forward only.",
@@ -46,6 +47,8 @@ def units(answer, generator) -> None:
             raise Wrong("pair") from error
         if [frozen, active] == [list(stage.frozen), list(stage.active)]:
             continue
+        if [active, frozen] == [list(stage.frozen), list(stage.active)]:
+            raise Wrong("swapped")
         if max([*frozen, *active], default=0) >= count or [unit - 1 for unit in active] == list(stage.active):
             raise Wrong("shifted")
         if kind != "end-to-end" and max([*frozen, *active], default=0) > stage.present[-1]:

@@ -109,6 +109,7 @@ def break_even(answer, generator):
     server="This is the server's share.",
     percent="Expected is a fraction between 0 and 1.",
     units="Units differ in size: count their parameters.",
+    ratio="This is the client's part in units of the server's. Divide by the whole network.",
     number="This is a number of parameters. Expected is a share of all.",
 )
 def client_share(answer, generator):
@@ -124,6 +125,7 @@ def client_share(answer, generator):
         server=1 - right,
         percent=100 * right,
         units=len(cut(backbone, cut_layer)[0]) / len(backbone),
+        ratio=client / server,
         number=float(client),
     )
 

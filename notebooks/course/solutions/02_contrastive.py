@@ -27,6 +27,20 @@ def info_nce(queries, positives, negatives, temperature):
     return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long))
 
 
+# %% contrastive/info_nce: multiplied
+def info_nce(queries, positives, negatives, temperature):
+    positive_logits = (queries * positives).sum(1, keepdim=True)
+    logits = torch.cat([positive_logits, queries @ negatives.T], dim=1) * temperature
+    return F.cross_entropy(logits, torch.zeros(len(queries), dtype=torch.long))
+
+
+# %% contrastive/info_nce: no_logarithm
+def info_nce(queries, positives, negatives, temperature):
+    positive_logits = (queries * positives).sum(1, keepdim=True)
+    logits = torch.cat([positive_logits, queries @ negatives.T], dim=1) / temperature
+    return logits.softmax(1)[:, 0].mean()
+
+
 # %% contrastive/info_nce: summed
 def info_nce(queries, positives, negatives, temperature):
     positive_logits = (queries * positives).sum(1, keepdim=True)
@@ -74,6 +88,25 @@ def nt_xent(first, second, temperature):
     return (F.cross_entropy(logits, rows) + F.cross_entropy(logits.T, rows)) / 2
 
 
+# %% contrastive/nt_xent: one_direction
+def nt_xent(first, second, temperature):
+    logits = F.normalize(first) @ F.normalize(second).T / temperature
+    return F.cross_entropy(logits, torch.arange(len(first)))
+
+
+# %% contrastive/nt_xent: no_temperature
+def nt_xent(first, second, temperature):
+    z = F.normalize(torch.cat([first, second]), dim=1)
+    return F.cross_entropy((z @ z.T).fill_diagonal_(-torch.inf), torch.arange(len(z)).roll(len(first)))
+
+
+# %% contrastive/nt_xent: multiplied
+def nt_xent(first, second, temperature):
+    z = F.normalize(torch.cat([first, second]), dim=1)
+    logits = (z @ z.T * temperature).fill_diagonal_(-torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(first)))
+
+
 # %% contrastive/nt_xent: not_normalised
 def nt_xent(first, second, temperature):
     z = torch.cat([first, second])
@@ -84,6 +117,11 @@ def nt_xent(first, second, temperature):
 # %% contrastive/queue
 def push(queue, keys, size):
     return torch.cat([queue, keys])[-size:]
+
+
+# %% contrastive/queue: order
+def push(queue, keys, size):
+    return torch.cat([keys, queue])[:size]
 
 
 # %% contrastive/queue: grows

@@ -107,6 +107,19 @@ def unlikeness(counts):
     return ((counts - counts.float().mean(0)).abs().sum(1) / 2).mean()
 
 
+# %% averaging/unlikeness: from_uniform
+def unlikeness(counts):
+    client_frequencies = counts / counts.sum(1, keepdim=True)
+    return ((client_frequencies - 1 / counts.shape[1]).abs().sum(1) / 2).mean()
+
+
+# %% averaging/unlikeness: of_classes
+def unlikeness(counts):
+    client_frequencies = counts / counts.sum(1, keepdim=True)
+    together = counts.sum(0) / counts.sum()
+    return ((client_frequencies - together).abs() / 2).mean()
+
+
 # %% averaging/unlikeness: largest
 def unlikeness(counts):
     client_frequencies = counts / counts.sum(1, keepdim=True)
@@ -150,6 +163,16 @@ def round_bytes(model):
     return 2 * sum(value.numel() for value in model.state_dict().values())
 
 
+# %% averaging/round_bytes: one_way_no_buffers
+def round_bytes(model):
+    return sum(value.nbytes for value in model.parameters())
+
+
+# %% averaging/round_bytes: one_way_numbers
+def round_bytes(model):
+    return sum(value.numel() for value in model.state_dict().values())
+
+
 # %% averaging/drift
 def drift(models):
     return (models - models.mean(0)).norm(dim=1).mean()
@@ -158,6 +181,16 @@ def drift(models):
 # %% averaging/drift: squared
 def drift(models):
     return (models - models.mean(0)).square().sum(1).mean()
+
+
+# %% averaging/drift: root_of_mean
+def drift(models):
+    return (models - models.mean(0)).square().sum(1).mean().sqrt()
+
+
+# %% averaging/drift: of_numbers
+def drift(models):
+    return (models - models.mean(0)).abs().mean()
 
 
 # %% averaging/drift: summed

@@ -81,6 +81,15 @@ def client_share(backbone, cut_layer):
     return len(cut(backbone, cut_layer)[0]) / len(backbone)
 
 
+# %% splitting/client_share: ratio
+def client_share(backbone, cut_layer):
+    client, server = cut(backbone, cut_layer)
+    client_parameters, server_parameters = (
+        sum(parameter.numel() for parameter in part.parameters()) for part in (client, server)
+    )
+    return client_parameters / server_parameters
+
+
 # %% splitting/client_share: percent
 def client_share(backbone, cut_layer):
     client, server = cut(backbone, cut_layer)

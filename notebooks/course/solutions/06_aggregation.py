@@ -52,6 +52,18 @@ def l_dawa(previous, received):
     return torch.stack(cosines, 1) / len(received[0])
 
 
+# %% aggregation/l_dawa: updates
+def l_dawa(previous, received):
+    cosines = [F.cosine_similarity(rows - row, row[None], dim=1) for row, rows in zip(previous, received, strict=True)]
+    return torch.stack(cosines, 1) / len(received[0])
+
+
+# %% aggregation/l_dawa: transposed
+def l_dawa(previous, received):
+    cosines = [F.cosine_similarity(rows, row[None], dim=1) for row, rows in zip(previous, received, strict=True)]
+    return torch.stack(cosines) / len(received[0])
+
+
 # %% aggregation/l_dawa: products
 def l_dawa(previous, received):
     products = [rows @ row for row, rows in zip(previous, received, strict=True)]

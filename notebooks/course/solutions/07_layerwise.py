@@ -34,6 +34,15 @@ def units(kind, stage, count):
     return list(range(1, stage)), [stage]
 
 
+# %% layerwise/units: swapped
+def units(kind, stage, count):
+    if kind == "end-to-end":
+        return list(range(count)), []
+    if kind == "progressive":
+        return list(range(stage)), []
+    return [stage - 1], list(range(stage - 1))
+
+
 # %% layerwise/units: progressive
 def units(kind, stage, count):
     if kind == "end-to-end":

@@ -83,6 +83,10 @@ answer = {"batch, training", "group"}
 answer = {"batch"}
 
 
+# %% normalisation/others: names
+answer = [["batch, training"]]
+
+
 # %% normalisation/bytes
 def sent_bytes(shape, images, pairs):
     channels, height, width = shape
