@@ -9,7 +9,11 @@ from fssl_core.claims.judge import Rule, claim
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import printed_cells
 
-APART = {"strata": ("dataset", "ssl_method"), "evaluations": ("eval_dataset", "label_fraction")}  # as of Cells
+# As of Cells. A task is data, their division and an objective.
+APART = {
+    "strata": ("dataset", "partition", "alpha", "beta", "xi", "ssl_method"),
+    "evaluations": ("eval_dataset", "label_fraction"),
+}
 
 
 def table_claims(by: Sequence[str], protocol: str | None = None) -> Callable[..., Callable[[Rule], Rule]]:

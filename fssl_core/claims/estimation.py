@@ -8,10 +8,12 @@ of cell means with weights, such as L-DAWA less FedAvg. How sure we are of one d
 - Fewer seeds: a value is the cell's mean, plus what its seed adds to all cells, plus noise whose variance is the same
   in all cells of a *stratum*; it is estimated from the residuals of all of these together, with their degrees of
   freedom (a two-way analysis of variance). A contrast whose weights do not sum to zero (one accuracy, say) keeps what
-  seeds add, so its variance is that of values within cells. Strata are tasks and objectives: Barlow Twins varies ten
-  times as much as SimCLR, and one per cent of the labels more than all of them. A contrast over several strata has the
-  sum of their variances, and Welch and Satterthwaite's degrees of freedom; where they are evaluations of the same runs
-  it has the sum of their errors instead, as if these went up and down together.
+  seeds add, the same in all its cells: its variance is a sum of the mean squares of seeds and of noise, with
+  Satterthwaite's degrees of freedom. Strata are tasks, which are data, their
+  division and an objective: Barlow Twins varies ten times as much as SimCLR, and one per cent of the labels more than
+  all of them. A contrast over several strata has the sum of their variances, and Welch and Satterthwaite's degrees of
+  freedom; where they are evaluations of the same runs it has the sum of their errors instead, as if these went up and
+  down together.
 - One seed in a cell of the contrast: no interval, and so no decision, whatever the noise of other cells.
 - Of a measure that moves in steps, such as rounds, no error is below that of rounding to a step: three seeds that
   agree do not show a difference to be that and no other.
@@ -106,9 +108,33 @@ class _Stratum:
                 found = np.array([full @ coefficients, np.sqrt(variance * (full @ inverse @ full))])
                 rounding = 1e-12 * self.values["value"].abs().max()  # of least squares: runs that agree do so exactly
                 return Estimate(*np.where(np.abs(found) < rounding, 0.0, found).tolist(), freedom)
-        variance, freedom = self._within
-        error = float(np.sqrt(variance * (weights**2 / self.sizes).sum()))
-        return Estimate(float(weights @ self.means), error, freedom)
+        return self._with_what_seeds_add(weights)
+
+    def _with_what_seeds_add(self, weights: np.ndarray) -> Estimate:
+        """A sum of cells whose weights do not cancel what their seeds add.
+
+        With S seeds in each of C cells and weights of sum W and sum of squares Q, its variance is
+        (W² seeds / C + (Q − W² / C) noise) / S, where seeds and noise are the mean squares of the two-way analysis.
+        """
+        value, (within, freedom), (*_, noise, of_noise) = float(weights @ self.means), self._within, self._two_way
+        per_value = (weights / self.sizes)[self.values["cell"]]
+        own = float((per_value**2).sum())
+        common = float((self.values.assign(weight=per_value).groupby("seed")["weight"].sum() ** 2).sum())
+        if not of_noise:  # a single cell, or cells without a seed in common: the two cannot be told apart
+            return Estimate(value, float(np.sqrt(max(own, common) * within)), freedom)
+        of_seeds = freedom - of_noise
+        seeds = (within * freedom - noise * of_noise) / of_seeds
+        common *= of_seeds / freedom
+        parts = np.array([common * seeds, max(own - common, 0.0) * noise])
+        variance, freedom = _welch_satterthwaite(parts, np.array([of_seeds, of_noise]))
+        return Estimate(value, float(np.sqrt(variance)), freedom)
+
+
+def _welch_satterthwaite(variances: np.ndarray, freedoms: np.ndarray) -> tuple[float, float]:
+    """The sum of independent variances, and its degrees of freedom."""
+    total = float(variances.sum())
+    freedom = 1 / ((variances / total) ** 2 / freedoms).sum() if total > 0 else freedoms.min()
+    return total, float(freedom)
 
 
 class _Design:
@@ -153,9 +179,8 @@ class _Design:
         value = sum(part.value for of_runs in parts.values() for part in of_runs)
         variances = np.array([sum(part.error for part in of_runs) ** 2 for of_runs in parts.values()])
         freedoms = np.array([min(part.freedom for part in of_runs) for of_runs in parts.values()], dtype=float)
-        total = variances.sum()
-        freedom = total**2 / (variances**2 / freedoms).sum() if total > 0 else freedoms.min(initial=np.inf)
-        return Estimate(value, float(max(np.sqrt(total), rounding)), float(freedom), seeds)
+        total, freedom = _welch_satterthwaite(variances, freedoms)
+        return Estimate(value, float(max(np.sqrt(total), rounding)), freedom, seeds)
 
     def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
         """The contrast seed by seed; None where a cell has other seeds than another."""

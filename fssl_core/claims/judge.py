@@ -246,7 +246,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     reason = ""
     if answer is None:
         few = "one seed" if deciding.estimate.seeds == 1 else "too few seeds in common"
-        reason = doubt or (f"{few}, no interval" if isnan(low) else "both answers are possible")
+        open_answer = "what can be meant disagrees" if low == high else "both answers are possible"
+        reason = doubt or (f"{few}, no interval" if isnan(low) else open_answer)
     return {
         "ours": _OURS[answer],
         "seeds": deciding.estimate.seeds,

@@ -8,12 +8,12 @@ import pandas as pd
 
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
-from fssl_core.claims.rules import Outcome, across, ahead, any_of, equivalent, every, fact, ordered, within
+from fssl_core.claims.rules import Outcome, across, ahead, any_of, every, fact, ordered, within
 from fssl_core.papers.names import MIB
 
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
-STRONG = 10  # points: "strongly", "much", "not dependable"; no number of the paper's, its own gaps are 30 and 40
+STRONG = 1 / 3  # of what training adds at cut 1: "strongly", "much", "not dependable"; no number of the paper's
 DEEP = "MocoSFL, split deeper"  # of this the claims say that it fails, so that it need not have learned
 
 # -------------------------------------------------------------------------- fig1 and fig3: traffic, fig2: activations
@@ -81,9 +81,13 @@ def early_layers_look_like_input(results: pd.DataFrame) -> Outcome:
 
 
 def _accuracy(results: pd.DataFrame, unit: str = "points") -> Cells:
-    """Linear probes of the non-IID runs in points; the column ``scheme`` has the method, also where it may fail."""
+    """Linear probes of the non-IID runs, in points above the untrained encoder or chance, whichever is more.
+
+    The column ``scheme`` has the method, also where it may fail.
+    """
     rows = results[(results["partition"] != "iid") & results["method"].isin(METHODS)]
-    rows = rows.assign(points=100 * rows["linear_probe_accuracy"], scheme=rows["method"])
+    above = rows["linear_probe_accuracy"] - rows[["untrained", "chance"]].max(axis=1)
+    rows = rows.assign(points=100 * above, scheme=rows["method"])
     rows["method"] = rows["method"].mask((rows["method"] == "MocoSFL") & (rows["cut_layer"] > 1), DEEP)
     by = ["method", "scheme", "architecture", *SETTING, "cut_layer"]
     return Cells(rows, "points", by, unit=unit, accuracy="linear_probe_accuracy", failing=[DEEP])
@@ -101,6 +105,9 @@ def _settings(cells: Cells, *cuts: int) -> Iterable[tuple[str, Cells]]:
     return parts
 
 
+_LOST = "more than a third of MocoSFL's gain is lost"  # of its gain at cut 1, above the untrained encoder
+
+
 def _gap(cells: Cells, cut: int, by: float = 0.0) -> Outcome:
     part = cells.where(cut_layer=cut)
     return ahead(part, "MonAcoSFL", "MocoSFL", each=[*SETTING, "cut_layer"], by=by, column="scheme")
@@ -111,6 +118,11 @@ def _loss(cells: Cells, scheme: str, cut: int) -> Quantity:
     return cells.where(scheme=scheme).difference({"cut_layer": 1}, {"cut_layer": cut})
 
 
+def _much(cells: Cells, scheme: str) -> Quantity:
+    """A third of what training adds at cut 1: the accuracies of a small model on few images span fewer points."""
+    return STRONG * cells.mean(scheme=scheme, cut_layer=1)
+
+
 @claim("monacosfl-fig1-accuracy-gap-at-optimum", ours=_accuracy)
 def accuracy_gap_at_optimum(cells: Cells) -> Outcome:
     parts = []
@@ -118,7 +130,7 @@ def accuracy_gap_at_optimum(cells: Cells) -> Outcome:
         moco, monaco = (_loss(part, scheme, 11) for scheme in METHODS)
         parts += [
             _gap(part, 11),
-            within(part, moco, f"MocoSFL, cut 1 − cut 11, {where}", low=STRONG),
+            within(part, moco - _much(part, "MocoSFL"), f"{_LOST} from cut 1 to 11, {where}", low=0.0),
             within(part, 0.5 * moco - monaco, f"half of what MocoSFL loses − MonAcoSFL's loss, {where}", low=0.0),
         ]
     return every(parts)
@@ -132,8 +144,8 @@ def depth_hurts_mocosfl(cells: Cells) -> Outcome:
             deepest = part.levels("cut_layer")[-1]
             if deepest < 9:
                 raise NotRun("needs a cut of 9 or more")
-            loss = _loss(part, "MocoSFL", deepest)
-            parts.append(within(part, loss, f"MocoSFL, cut 1 − cut {deepest:g}, {where}", low=STRONG))
+            loss = _loss(part, "MocoSFL", deepest) - _much(part, "MocoSFL")
+            parts.append(within(part, loss, f"{_LOST} from cut 1 to {deepest:g}, {where}", low=0.0))
     return every(parts)
 
 
@@ -145,7 +157,8 @@ def unreliable_beyond_7(cells: Cells) -> Outcome:
         for cut in (1, 7, 9):
             part.where(cut_layer=cut)
         shallow, deep = (part.mean(cut_layer=list(cuts)) for cuts in (range(1, 8), range(9, 18)))
-        parts.append(within(part, shallow - deep, f"MocoSFL, mean of cuts 1 to 7 − 9 to 17, {where}", low=STRONG))
+        loss = shallow - deep - _much(part, "MocoSFL")
+        parts.append(within(part, loss, f"{_LOST} from cuts 1 to 7 to cuts 9 to 17, {where}", low=0.0))
     return every(parts)
 
 
@@ -191,12 +204,13 @@ def gap_11_13(cells: Cells) -> Outcome:
 @claim("monacosfl-fig6-monacosfl-holds", ours=_accuracy)
 def monacosfl_holds(cells: Cells) -> Outcome:
     parts = []
-    for _, part in cells.where(scheme="MonAcoSFL").each(*SETTING):
+    for where, part in cells.where(scheme="MonAcoSFL").each(*SETTING):
         cuts = part.levels("cut_layer")
         if len(cuts) >= 3 and cuts[0] == 1:
-            parts += [
-                equivalent(part, 1, cut, STRONG, each=["scheme", *SETTING], column="cut_layer") for cut in cuts[1:]
-            ]
+            for cut in cuts[1:]:
+                loss, much = _loss(part, "MonAcoSFL", cut), _much(part, "MonAcoSFL")
+                name = f"a third of MonAcoSFL's gain − its loss from cut 1 to {cut:g}, {where}"
+                parts.append(within(part, much - loss, name, low=0.0))
     if not parts:
         raise NotRun("needs cut 1 and two deeper ones")
     return every(parts)
@@ -293,8 +307,18 @@ def similar_privacy(cells: Cells) -> Outcome:
 
 @claim("monacosfl-fig8b-reversed-15-17", ours=_errors)
 def reversed_at_the_end(cells: Cells) -> Outcome:
-    cuts = (cells.where(cut_layer=cut) for cut in (15, 17))
-    return every(ahead(part, "MocoSFL", "MonAcoSFL", each=["cut_layer"], column="scheme") for part in cuts)
+    """Poor features are those of the last cuts: there the lead has to be above that of cuts 1 to 13, too."""
+    lead = {"scheme": "MocoSFL"}, {"scheme": "MonAcoSFL"}
+    before = cells.where(cut_layer=[cut for cut in cells.levels("cut_layer") if cut <= 13]).difference(*lead)
+    parts = []
+    for cut in (15, 17):
+        there = cells.where(cut_layer=cut).difference(*lead)
+        name = f"MocoSFL − MonAcoSFL, cut {cut}"
+        parts += [
+            within(cells, there, name, low=0.0, strict=True),
+            within(cells, there - before, f"{name}, less that of cuts 1 to 13", low=0.0, strict=True),
+        ]
+    return every(parts)
 
 
 # ------------------------------------------------------------------------------ fig5: the toy, fig9: misalignment
@@ -368,5 +392,5 @@ def order_of_magnitude(results: pd.DataFrame) -> Outcome:
 def monacosfl_flat(results: pd.DataFrame) -> Outcome:
     steps, _ = _steps(results)
     rows = steps[steps["synced"].astype(bool) & (steps["method"] == "MonAcoSFL")].set_index("seed")
-    change = np.exp(np.log(rows["misalignment"] / rows["misalignment_before_sync"]).abs())
-    return _of_runs(change.groupby("seed").mean(), "MonAcoSFL, change at a sync, up or down", high=1.1)
+    change = np.log(rows["misalignment"] / rows["misalignment_before_sync"])
+    return _of_runs(np.exp(change.groupby("seed").mean()), "MonAcoSFL after / before a sync", low=1 / 1.1, high=1.1)

@@ -107,6 +107,33 @@ def test_an_interval_of_one_accuracy_covers_what_seeds_add():
     assert hits / trials == pytest.approx(0.95, abs=4 * 0.0097)
 
 
+@pytest.mark.parametrize("shared", [0.0, 3.0])
+@pytest.mark.parametrize("mean_of", [["a"], list("abcdef")])
+def test_an_accuracy_beside_others_covers_what_seeds_add_to_all(mean_of, shared):
+    """Five cells more do not tell more of what three seeds add."""
+    rng, hits, trials = np.random.default_rng(len(mean_of)), 0, 500
+    for _ in range(trials):
+        cells = Cells(runs(dict.fromkeys("abcdef", 40.0), 3, rng, shared=shared), "points", ["method"])
+        low, high = cells.mean(method=mean_of).estimate.interval()
+        hits += low <= 40 <= high
+    assert hits / trials >= 0.95 - 4 * 0.0097
+    assert shared == 0 or hits / trials <= 0.95 + 3 * 0.0097  # else too careful: seeds' mean square has few degrees
+
+
+def test_the_variance_of_a_sum_is_that_of_the_expected_mean_squares():
+    """The closed form of the balanced case, from the mean squares of the table's margins."""
+    frame = runs({"a": 1.0, "b": 0.0, "c": 2.0}, 4, np.random.default_rng(3))
+    table = frame.pivot(index="seed", columns="method", values="points").to_numpy()
+    centred = table - table.mean(axis=0)
+    seeds = 3 * centred.mean(axis=1).var(ddof=1)
+    noise = ((centred - centred.mean(axis=1, keepdims=True)) ** 2).sum() / (3 * 2)
+    cells = Cells(frame, "points", ["method"])
+    found = (2 * cells.mean(method="a") - 0.5 * cells.mean(method="c")).estimate
+    parts = np.array([1.5**2 / 3 * seeds, (4.25 - 1.5**2 / 3) * noise]) / 4
+    assert found.error == pytest.approx(np.sqrt(parts.sum()))
+    assert found.freedom == pytest.approx(parts.sum() ** 2 / (parts**2 / [3, 6]).sum())
+
+
 @pytest.mark.parametrize("seeds", [3, 6])
 def test_two_methods_are_compared_as_by_the_paired_t_test(seeds):
     frame = runs({"a": 1.0, "b": 0.0}, seeds, np.random.default_rng(0))

@@ -412,3 +412,14 @@ def test_partitions():
     assert ours(name, edited(good, "beta == 0.5", "total_variation", 0.1)) == "contradicted"
     assert ours(name, good.query("seed == 0")) == "inconclusive"
     assert ours(name, good.query("beta > 1")) == "not run"
+
+
+@pytest.mark.parametrize("id", ["table12-batch-size", "table13-heterogeneity"])
+def test_an_order_on_photographs_says_nothing_of_medical_images(id):
+    """Of them the paper has another order itself; that a method is steady can fail on any images."""
+    photographs = with_seeds(papers(id)).assign(dataset="cifar10", eval_dataset="cifar10")
+    found = verdict(id, photographs)
+    assert (found.ours, found.reason) == ("inconclusive", "needs an order on medical images")
+    column = "batch_size" if "batch" in id else "beta"
+    accuracy = photographs["accuracy"] - 0.1 * (photographs[column] == photographs[column].max())
+    assert ours(id, photographs.assign(accuracy=accuracy)) == "contradicted"
