@@ -37,13 +37,13 @@ def extract(
             "pass the `images` of an ImageSet as loaded, not scaled."
         )
     dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
-    with _evaluating(model):
+    with evaluating(model):
         parts = [model(normalise(part, dtype)).flatten(1).float() for part in images.split(batch)]
     return torch.cat(parts)  # [N, D]
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode inside the block; then each module's own mode again (a frozen part may differ from the rest)."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

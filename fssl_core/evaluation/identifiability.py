@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.errors import DataError
+from fssl_core.evaluation.features import evaluating
 from fssl_core.federation.clients import ClientForward, ClientMatrix
 
 
@@ -64,16 +65,16 @@ def own_and_common_identifiability(
         images: normalised, [clients, images, channels, height, width]; of each client its own.
 
     Returns:
-        both accuracies. All models are in training mode afterwards.
+        both accuracies. All models are in the mode that they had before.
     """
     average = ClientMatrix(momentum.row_module(0), 1)
     average.load_state_dict(momentum.state_dict())
-    server.eval()
     accuracies = []
-    for model, batch in ((forward, images), (ClientForward(average), images.flatten(0, 1)[None])):
-        model.train(False)
-        keys = F.normalize(server(model(batch).flatten(0, 1)), dim=1)
-        model.train()
-        accuracies.append(client_identifiability(keys.view(*images.shape[:2], -1)))
-    server.train()
+    with evaluating(server):
+        for model, batch in ((forward, images), (ClientForward(average), images.flatten(0, 1)[None])):
+            mode = model.training
+            model.train(False)
+            keys = F.normalize(server(model(batch).flatten(0, 1)), dim=1)
+            model.train(mode)
+            accuracies.append(client_identifiability(keys.view(*images.shape[:2], -1)))
     return accuracies[0], accuracies[1]

@@ -241,7 +241,7 @@ class ClientForward:
         self.backend = backend
         self._matrix = matrix
         self._modules: dict[str, list[nn.Module]] = {}  # made when first needed
-        self._training = True
+        self.training = True  # the mode of every module; change it by train()
 
     def chosen(self, images: Tensor) -> str:
         """The backend for these images: ``"stacked"`` or ``"loop"``."""
@@ -254,7 +254,7 @@ class ClientForward:
         backend = self.chosen(images)
         if backend not in self._modules:
             modules = [self._matrix.module()] if backend == "stacked" else self._matrix.row_modules()
-            self._modules[backend] = [module.train(self._training) for module in modules]
+            self._modules[backend] = [module.train(self.training) for module in modules]
         modules = self._modules[backend]
         if backend == "loop":
             return forward_loop(modules, images)
@@ -264,7 +264,7 @@ class ClientForward:
 
     def train(self, mode: bool = True) -> None:
         """Training or evaluation mode of every module."""
-        self._training = mode
+        self.training = mode
         for modules in self._modules.values():
             for module in modules:
                 module.train(mode)

@@ -110,6 +110,12 @@ class SplitSettings(FederationSettings):
         return self.clients_per_epoch or self.clients
 
     @property
+    def versions(self) -> dict[str, int]:
+        """A measurement no longer sets frozen clients back to training mode, which batch norm's statistics show."""
+        frozen = {"frozen batch norm": 2} if self.freeze_client and self.norm == "batch" else {}
+        return super().versions | frozen
+
+    @property
     def both_views(self) -> bool:
         """Whether both views of an image pass through both models of a client, rather than one view through each."""
         return self.symmetric and self.swap_at == "client"

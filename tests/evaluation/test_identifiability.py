@@ -101,6 +101,15 @@ def test_equal_models_are_the_common_model():
     assert own == common < 0.5
 
 
+@pytest.mark.parametrize("mode", [True, False])
+def test_a_measurement_leaves_every_mode_as_it_was(mode):
+    matrix, forward, server, images = momentum_models([1, 2])
+    forward.train(mode)
+    server.train(not mode)
+    own_and_common_identifiability(matrix, forward, server, images)
+    assert (forward.training, server.training, server[0].training) == (mode, not mode, not mode)
+
+
 def test_keys_are_those_of_a_loop_over_clients():
     matrix, forward, server, images = momentum_models([1, 2, 1])
     keys = [

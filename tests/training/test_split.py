@@ -446,10 +446,10 @@ def test_same_settings_give_the_same_bits_and_no_global_randomness():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-@pytest.mark.parametrize("sampled", [None, 2])
+@pytest.mark.parametrize("values", [{}, {"clients_per_epoch": 2}, {"freeze_client": True, "swap_at": "server"}])
 @pytest.mark.parametrize("stop", [1, 2])
-def test_interrupted_and_resumed_equals_uninterrupted(sampled, stop, tmp_path):
-    settings = tiny(epochs=3, clients_per_epoch=sampled, log_steps=True, precision="float32", norm="batch")
+def test_interrupted_and_resumed_equals_uninterrupted(values, stop, tmp_path):
+    settings = tiny(epochs=3, log_steps=True, precision="float32", norm="batch", **values)
     whole = trained(settings)
     Checkpoint(tmp_path).save(trained(settings, epochs=stop).state_dict())
     resumed = SplitTrainer(settings, tiny_data())
