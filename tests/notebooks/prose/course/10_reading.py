@@ -8,15 +8,15 @@ def numbers():
     """The module's sentences on verdicts have no decimals: what they say is asserted here."""
     real = Counter(one.ours for one in all_verdicts(profile="workstation") if one.evidence == "trained")
     decided = real["reproduced"] + real["contradicted"]
-    assert round(5 * decided / (decided + real["inconclusive"])) == 2, "two in five of those that were run"
+    assert round(4 * decided / (decided + real["inconclusive"])) == 1, "one in four of those that were run"
     text, code = (verdict("ldawa-table1-both-beat-fedavg", reading) for reading in ("the paper", "the authors"))
     assert (text.ours, text.seeds, code.ours, code.seeds) == ("contradicted", 3, "inconclusive", 1)
     for reading in ("the paper", "the authors"):
         on_images = verdict("ldawa-table1-both-beat-fedavg", reading, "workstation")
         assert on_images.ours == "inconclusive"
     together, apart = (
-        verdict("mfcl-table2-supervised-wins-homogeneous", f"views normalised {how}") for how in ("together", "apart")
+        verdict("mfcl-table17-group-size", f"views normalised {how}") for how in ("together", "apart")
     )
-    assert (together.ours, together.estimate > 0, "learned" in together.reason) == ("inconclusive", True, True)
-    assert (apart.ours, apart.seeds, apart.estimate < 0) == ("contradicted", 3, True)
+    assert (together.ours, together.seeds, together.estimate < -20) == ("contradicted", 3, True)
+    assert (apart.ours, apart.reason) == ("inconclusive", "both answers are possible")
     return {}

@@ -1,6 +1,6 @@
 from fssl_core.data.partitions import heterogeneity
 from fssl_core.experiments import lwfedssl_settings
-from tests.notebooks.prose.recorded import accuracies, behind_by, comparisons, record, verdict
+from tests.notebooks.prose.recorded import accuracies, ahead, comparisons, record, rows
 
 METHODS = ("FedSimCLR", "LW-FedSSL", "Prog-FedSSL")
 
@@ -31,19 +31,23 @@ def numbers():
     by_method = 100 * real.pivot_table("accuracy", ["protocol", "method"], "beta")[[50, 0.5]]
     tuned, probe = by_method.loc["fine-tuning"], by_method.loc["linear probe"]
     untrained = 100 * real.groupby("protocol").untrained.mean()
-    uneven_first = comparisons("lwfedssl-table13-heterogeneity", profile="workstation")
-    (ahead_uneven, ahead_even, *behind), moved = uneven_first[:4], uneven_first[4:]
-    decided = verdict("lwfedssl-table13-heterogeneity", profile="workstation")
+    _, *moved = comparisons("lwfedssl-table13-heterogeneity", profile="workstation")  # first the order: not judged
+
+    def over(beta, method):
+        """By how much a method is ahead of layer-wise training."""
+        runs = rows(real, protocol="fine-tuning", beta=beta)
+        return ahead(runs, {"method": method}, {"method": "LW-FedSSL"})
+
     return {
         "uneven (0.5), end-to-end": real.beta.min(),
         "38.0 and 39.2 % by fine-tuning, progressive 38.4 and 37.5, layer-wise 34.8 and 35.3": [
             *tuned.loc[["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]].to_numpy().flatten()
         ],
         "0.5 to 1.1 points apart": (min(abs(e.value) for e in moved), max(abs(e.value) for e in moved)),
-        "reach 2.5 points, so the margin of 1.4": (max(abs(bound) for e in moved for bound in e.interval()), 1.4),
-        "by 3.2 points where clients are even and by 3.9 where": [behind_by(e)[0] for e in behind],
-        "an interval of 1.8 to 5.9": (-decided.high, -decided.low),
-        "by 3.6 and 2.3 points": [e.value for e in (ahead_uneven, ahead_even)],
+        "reach 2.4 points, so the margin of 1.4": (max(abs(bound) for e in moved for bound in e.interval()), 1.4),
+        "by 3.2 points where clients are even and by 3.9 where": [over(b, "FedSimCLR")[0] for b in (50, 0.5)],
+        "an interval of 2.2 to 5.5": over(0.5, "FedSimCLR")[1:],
+        "by 3.6 and 2.3 points": [over(beta, "Prog-FedSSL")[0] for beta in (50, 0.5)],
         "39.0 and 39.3, 37.1 and 37.8, 32.6 and 33.2 %": [
             *probe.loc[["FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]].to_numpy().flatten()
         ],

@@ -45,7 +45,10 @@ def numbers():
         "FSL has 78.2 %": even["FSL"],
         "FedAvg (67.3) and FedProx (68.8)": (even["FedAvg"], even["FedProx"]),
         "MOON (32.8)": even["MOON"],
-        "it is 33.0 points behind (24.1 to 41.8)": (-supervised.estimate, -supervised.high, -supervised.low),
+        "1.5 points ahead, from 5.2 behind to 8.2 ahead": [
+            abs(part) for part in (supervised.estimate, supervised.low, supervised.high)
+        ],
+        "MOON, 33.0 points behind": even[APART] - even["MOON"],
         "1.3 points lost": stable.estimate,
         "stated 84.1 %": printed["CIFAR-10", 0.01]["MFCL(TN)"],
         "paper's 15.3 % for": printed["CIFAR-10", 0.01]["MFCL(BN)"],

@@ -22,11 +22,16 @@ def numbers():
     eight, four = ((formula.activation_bytes * bits / 32 + formula.sync_bytes) / MIB for bits in (8, 4))
     often = traffic(10, True)
     _, loses, _ = comparisons("monacosfl-fig1-accuracy-gap-at-optimum", profile="workstation")
-    runs = record("monacosfl/fig1", "workstation").groupby(["method", "cut_layer"])
+    runs = record("monacosfl/fig1", "workstation")
+    untrained, runs = 100 * runs.untrained.mean(), runs.groupby(["method", "cut_layer"])
     real, probe = runs.bytes_per_client_epoch.mean() / MIB, 100 * runs.linear_probe_accuracy.mean()
     return {
         "from 375.0 to 96.8 MiB": [*real["MonAcoSFL"][[1, 11]]],
-        "pays 10.2 points of accuracy for it, with an interval of 8.1 to 12.3": (loses.value, *loses.interval()),
+        "pays 10.2 points of accuracy for it, of the 23.5": (
+            probe["MocoSFL", 1] - probe["MocoSFL", 11],
+            probe["MocoSFL", 1] - untrained,
+        ),
+        "by 2.4 points with an interval of 0.6 to 4.2": (loses.value, *loses.interval()),
         "MonAcoSFL 1.9. MonAcoSFL is 9.4 points ahead": (
             probe["MonAcoSFL", 1] - probe["MonAcoSFL", 11],
             probe["MonAcoSFL", 11] - probe["MocoSFL", 11],

@@ -1,6 +1,6 @@
 from math import asin, pi, sqrt
 
-from tests.notebooks.prose.recorded import comparisons, record
+from tests.notebooks.prose.recorded import behind_by, comparisons, record
 
 SPREAD = 2  # points between seeds, in exercise 2
 
@@ -9,13 +9,16 @@ def numbers():
     cells = record("monacosfl/fig4").groupby(["cut_layer", "clients"])
     accuracy, identifiability = (100 * cells[name].mean() for name in ("linear_probe_accuracy", "identifiability"))
     worst = 5 / (4 * sqrt(pi)) + 15 / (2 * pi**1.5) * asin(1 / 3)  # expected largest of five normal values
-    real = record("monacosfl/fig4", "workstation").groupby("cut_layer")
+    real = record("monacosfl/fig4", "workstation")
+    untrained, real = 100 * real.untrained.mean(), real.groupby("cut_layer")
     probe, named = (100 * real[name].mean() for name in ("linear_probe_accuracy", "identifiability"))
     (lost,) = comparisons("monacosfl-fig4-unreliable-beyond-7", profile="workstation")
     return {
         "42.7 % at cut 1, 36.1 at cut 7 and 33.8 at cut 9": [*probe.loc[:9]],
         "between 31.4 and 32.5": (probe.loc[11:].min(), probe.loc[11:].max()),
-        "7.0 points below that of cuts 1 and 7, with an interval of 5.3 to 8.7": (lost.value, *lost.interval()),
+        "7.0 points below that of cuts 1 and 7": probe.loc[[1, 7]].mean() - probe.loc[9:].mean(),
+        "a third of the 23.5 points": probe[1] - untrained,
+        "is 0.8 points more than that, from 0.6 less to 2.3 more": [abs(part) for part in behind_by(lost)],
         "at cut 1 of 49 %": named[1],
         "63 to 66 % at cut 1": accuracy[1].max(),
         "45 to 51 % at cut 5": accuracy[5].max(),
