@@ -1,6 +1,7 @@
 """From results to verdicts: both answers, readings, and what is left open."""
 
 import json
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ from fssl_core.claims.estimation import Cells
 from fssl_core.claims.rules import ahead, fact
 from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, shown, table
 from fssl_core.errors import DataError
+from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 
 CLAIM = Claim("ldawa-test", "table9", "A is ahead.", "acc(A) > acc(FedAvg)", {}, "ordering", "training")
@@ -183,3 +185,10 @@ def test_a_claim_is_judged_on_the_most_faithful_record_that_has_what_it_speaks_o
     assert (best.profile, best.data, best.ours) == ("laptop", "laptop", "reproduced")
     unrun = verdicts["ldawa-table1-time-ratios"]
     assert (unrun.profile, unrun.ours) == ("workstation", "not run")
+
+
+@pytest.mark.parametrize("artifact", sorted({f"{key}/{one.artifact}" for key in PAPERS for one in paper_claims(key)}))
+def test_a_record_counts_its_claims_as_they_are_judged_now(artifact):
+    for profile in recorded_profiles(artifact):
+        found = Counter(one.ours for one in judge.check_claims(artifact, recorded_results(artifact, profile), profile))
+        assert about_record(artifact, profile)["claims"] == {answer: found[answer] for answer in OURS}

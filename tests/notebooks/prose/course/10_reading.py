@@ -14,9 +14,7 @@ def numbers():
     for reading in ("the paper", "the authors"):
         on_images = verdict("ldawa-table1-both-beat-fedavg", reading, "workstation")
         assert on_images.ours == "inconclusive"
-    together, apart = (
-        verdict("mfcl-table17-group-size", f"views normalised {how}") for how in ("together", "apart")
-    )
+    together, apart = (verdict("mfcl-table17-group-size", f"views normalised {how}") for how in ("together", "apart"))
     assert (together.ours, together.seeds, together.estimate < -20) == ("contradicted", 3, True)
     assert (apart.ours, apart.reason) == ("inconclusive", "both answers are possible")
     return {}
