@@ -13,7 +13,6 @@ from fssl_core.benchmark.methods import (
     averaged,
     chosen_rates,
     evaluation,
-    images_seen,
     methods_of,
     passes_over,
 )
@@ -51,7 +50,6 @@ __all__ = [
     "counted_needs",
     "curves",
     "evaluation",
-    "images_seen",
     "load_of",
     "methods_of",
     "overview",

@@ -21,8 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from fssl_core.costs import client_load
-from fssl_core.data.datasets import Dataset
+from fssl_core.costs.client_load import images_seen
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.knn_runs import KnnSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
@@ -284,17 +283,6 @@ def add_methods(path: str | Path) -> dict[str, Method]:
     if before == METHODS:
         raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
     return METHODS
-
-
-def images_seen(settings: TrainingSettings, data: Dataset) -> int:
-    """How many images all steps of a training take, both phases of MFCL together; views of one image count once."""
-    s = settings
-    if isinstance(s, UntrainedSettings):
-        return 0
-    if isinstance(s, ModularSettings):
-        sent = sum(len(part) for part in s.phase1.divide(data))
-        return images_seen(s.phase1, data) + s.epochs * s.pairs_per_epoch * (sent // s.batch * s.batch)
-    return client_load.images_seen(s, data)
 
 
 def passes_over(settings: TrainingSettings) -> float:

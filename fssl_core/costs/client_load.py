@@ -180,13 +180,18 @@ class _LocalLoss(nn.Module):
 # ---------------------------------------------------------------- averaging, and MFCL, whose first phase is that
 
 
-def images_seen(settings: AveragingSettings | SplitSettings, data: Dataset) -> int:
-    """How many images all steps of all clients take; views of one image count once.
+def images_seen(settings: AveragingSettings | SplitSettings | ModularSettings, data: Dataset) -> int:
+    """How many images all steps of a training take, both phases of MFCL together; views of one image count once.
 
     Raises:
         SettingError: settings of another engine.
     """
     s = settings
+    if isinstance(s, ModularSettings):
+        parts = s.phase1.divide(data)
+        received = sum(len(parts[client]) for client in s.received.tolist())
+        batch = min(s.batch, received)
+        return images_seen(s.phase1, data) + s.epochs * s.pairs_per_epoch * (received // batch * batch)
     sizes = [len(part) for part in s.divide(data)]
     if isinstance(s, SplitSettings):  # as many steps as the smallest client has
         return s.epochs * s.sampled * (min(sizes) // s.client_batch * s.client_batch)
@@ -243,7 +248,7 @@ def _modular(settings: ModularSettings, data: Dataset) -> ClientLoad:
     check_choice("missing", s.missing, (0.0,))
     first = _averaging(s.phase1, data)
     module = s.phase1.build_model(data).client_module
-    sent = VIEWS * s.pairs * s.datamix * len(data.train) / s.clients
+    sent = VIEWS * s.pairs * sum(map(len, s.phase1.divide(data))) / s.clients
     return replace(first, macs=first.macs + sent * forward_macs(module, data.shape).total)
 
 

@@ -34,7 +34,8 @@ def client_traffic(settings: AveragingSettings | SplitSettings | ModularSettings
     if isinstance(s, ModularSettings):
         check_choice("missing", s.missing, (0.0,))
         module = s.phase1.build_model(data).client_module
-        sent = phase2_bytes(output_shape(module, data.channels, data.image_size), len(data.train), s.pairs)
+        images = sum(map(len, s.phase1.divide(data)))
+        sent = phase2_bytes(output_shape(module, data.channels, data.image_size), images, s.pairs)
         return client_traffic(s.phase1, data) + sent / s.phase1.clients
     if isinstance(s, SplitSettings):
         return _split(s, data)

@@ -94,7 +94,7 @@ class Dataset:
 
     @property
     def std(self) -> Tensor:
-        """Standard deviation of each channel, as :attr:`mean`."""
+        """Standard deviation of each channel, as :attr:`mean`; 1 of a channel that is the same everywhere."""
         return self._statistics[1]
 
     def normalise(self, images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -111,7 +111,7 @@ class Dataset:
         value = torch.arange(256, device=channels.device) / 255.0
         mean = (share * value).sum(1)
         variance = (share * (value - mean.unsqueeze(1)) ** 2).sum(1)
-        return mean.float(), variance.sqrt().float()
+        return mean.float(), variance.where(variance > 0, 1.0).sqrt().float()
 
     def with_fewer_images(self, train_images: int) -> "Dataset":
         """The same test set, and of each class the first ``train_images / classes`` training images.

@@ -27,7 +27,8 @@ def with_statistics_of(
         data: images, on the model's device. Where they lie class by class, as those of a folder do, batches take them
             in a random order that is always the same: the variance within one class is less than that of all.
         normalise: makes of them what the model expects: ``Dataset.normalise`` of its training images.
-        batch: images per forward pass, at least 2; the last one takes what is left, and counts by its size.
+        batch: images per forward pass, at least 2; the last one takes what is left, and counts by its size. If that is
+            one image, all take nearly as many.
     """
     images = data.images
     if (data.labels.diff() >= 0).all():
@@ -36,7 +37,10 @@ def with_statistics_of(
     seen = 0
     model = copy.deepcopy(model).train()
     dtype = next(model.parameters()).dtype
-    for part in images.split(batch):
+    parts = images.split(batch)
+    if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has no variance of one value
+        parts = images.tensor_split(len(parts))
+    for part in parts:
         seen += len(part)
         for layer in model.modules():
             if isinstance(layer, _BatchNorm):

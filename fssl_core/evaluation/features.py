@@ -79,18 +79,26 @@ def standardised(train_x: Tensor, test_x: Tensor) -> tuple[Tensor, Tensor]:
     return (train_x - mean) / scale, (test_x - mean) / scale
 
 
-def check_features(name: str, features: Tensor, labels: Tensor, classes: int | None = None) -> None:
+def check_features(
+    name: str, features: Tensor, labels: Tensor, classes: int | None = None, *, like: Tensor | None = None
+) -> None:
     """Raise :class:`DataError` unless ``features`` are finite [N, D] with one label each, N > 0.
 
     Args:
         name: what the features are of, as a message says it.
         features, labels: to be checked.
         classes: number of classes; where it is given, labels must be in [0, classes).
+        like: other features [M, D], which have to be as wide.
     """
     if features.dim() != 2 or labels.shape != features.shape[:1] or len(features) == 0:
         raise DataError(
             f"The {name} need features [N, D] and labels [N] with N > 0, "
             f"got {list(features.shape)} and {list(labels.shape)}."
+        )
+    if like is not None and features.shape[1] != like.shape[1]:
+        raise DataError(
+            f"The features of the {name} have {features.shape[1]} dimensions, those before them {like.shape[1]}: "
+            "take both from one model."
         )
     if not features.isfinite().all():
         raise DataError(

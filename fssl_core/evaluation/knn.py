@@ -52,7 +52,7 @@ def knn_accuracy(
     if not temperature > 0:
         raise SettingError("temperature", temperature, "a positive number")
     check_features("bank", bank, bank_labels)
-    check_features("queries", queries, query_labels)
+    check_features("queries", queries, query_labels, like=bank)
     if k > len(bank):
         notice(f"kNN: k={k} neighbours asked for, the bank has {len(bank)}; all of them vote.")
         k = len(bank)

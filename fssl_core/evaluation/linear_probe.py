@@ -114,7 +114,7 @@ def linear_probe(
     check_range("batch", batch, 1)
     check_range("learning_rate", learning_rate, 0)
     check_features("training set", train_x, train_y, classes)
-    check_features("test set", test_x, test_y, classes)
+    check_features("test set", test_x, test_y, classes, like=train_x)
 
     device = train_x.device
     train_x, test_x = train_x.detach().float(), test_x.detach().float()

@@ -104,7 +104,7 @@ def semi_supervised(
         check_range(name, value, low)
     check_range("learning_rate", learning_rate, 0)
     check_features("labelled images", labelled_x, labelled_y, classes)
-    check_features("test set", test_x, test_y, classes)
+    check_features("test set", test_x, test_y, classes, like=labelled_x)
     if len(labelled_x) < 2:
         raise DataError("Batch norm needs at least 2 labelled images, got 1: label more of them.")
 

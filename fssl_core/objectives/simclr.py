@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.devices import in_full_precision
+from fssl_core.errors import DataError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, check_several, classify
 from fssl_core.settings import Temperature, check_choice
@@ -39,9 +40,11 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float, loss: str = "both
         other view of their image than to every other embedding.
 
     Raises:
-        DataError: there is one image only, which nothing could be told from.
+        DataError: there is one image only, which nothing could be told from, or the views have other shapes.
     """
     check_several(first, "NT-Xent")
+    if first.shape != second.shape:
+        raise DataError(f"NT-Xent needs two views of the same images, got {[*first.shape]} and {[*second.shape]}.")
     count = len(first)
     z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
     queries = z if loss == "both-directions" else z[:count]

@@ -286,7 +286,10 @@ def _averaging(s: AveragingSettings) -> Work:
     frozen, trained, target = max((stage[1:4] for stage in stages_of_run), key=lambda parts: parts[1].bytes)
     rows = {"one": 5 + bool(s.client_update.follows_training)}  # with the gradient
     rows["sampled"] = min(s.sampled, ALL_MODELS)
-    rows["kept"] = s.clients * (bool(s.client_update.keeps or contrasted) + bool(s.keep_velocity))
+    remembers = s.client_update.keeps or contrasted or getattr(s, "representation_alignment", 0)  # own last models
+    rows["kept"] = s.clients * (bool(remembers) + bool(s.keep_velocity))
+    if isinstance(s, FeatArcSettings) and s.groups > 1:
+        rows["kept"] += s.groups
     kept_targets = s.clients if objective.has_target and s.target_at_start == "kept" else 0
     queue = 4.0 * getattr(objective, "queue_size", 0) * (objective.projector[-1] if objective.projector else 0)
     clients = (rows["sampled"] + rows["kept"]) * trained.bytes + kept_targets * target.bytes + s.clients * queue

@@ -18,11 +18,11 @@ from fssl_core.benchmark import (
     averaged,
     chosen_rates,
     evaluation,
-    images_seen,
     methods_of,
     passes_over,
 )
 from fssl_core.benchmark import methods as module
+from fssl_core.costs.client_load import images_seen
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.evaluation.untrained import untrained as baseline
@@ -84,6 +84,9 @@ def test_images_that_make_no_full_batch_do_not_count():
     (averaging,), (split,) = (METHODS[name].trainings(SMOKE) for name in ("FedSimCLR", "MocoSFL, cut 1"))
     for settings in (averaging.changed(batch=7), split.changed(client_batch=7)):
         assert images_seen(settings, settings.load_data()) == 4 * 5 * 14 == counted(settings)
+    (modular,) = METHODS["MFCL(GN)"].trainings(SMOKE)
+    for settings in (modular.changed(batch=5000), modular.changed(missing=0.5), modular.changed(batch=7)):
+        assert images_seen(settings, settings.load_data()) == counted(settings)
     with pytest.raises(SettingError, match="settings='SplitLearningSettings' cannot be used"):
         images_seen(SplitLearningSettings(dataset="digits", clients=2), averaging.load_data())
 

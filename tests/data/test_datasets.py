@@ -288,6 +288,18 @@ def test_mean_and_std_equal_the_plain_form(root):
     assert data.mean.shape == (3,)
 
 
+def test_a_channel_that_is_the_same_everywhere_stays_finite(root):
+    write_cifar10(root)
+    data = load_dataset("cifar10")
+    images = data.train.images.clone()
+    images[:, 1] = 7
+    constant = dataclasses.replace(data, train=dataclasses.replace(data.train, images=images))
+    assert constant.std[1] == 1
+    normalised = constant.normalise(constant.train.images)
+    assert normalised.isfinite().all()
+    assert (normalised[:, 1] == 0).all()
+
+
 def test_sets_on_the_cpu_are_read_once(root):
     write_cifar10(root)
     assert load_dataset("cifar10").train.images is load_dataset("cifar10").train.images

@@ -54,6 +54,17 @@ def test_several_batches_give_the_mean_of_their_statistics_by_their_sizes(images
     assert (norm.running_mean == 3).all()
 
 
+def test_one_image_that_is_left_is_no_batch_of_its_own():
+    """Where maps have one pixel, batch norm has no variance of it."""
+    deep = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 4), torch.nn.BatchNorm1d(4)).double()
+    mended = with_statistics_of(deep, ImageSet(IMAGES[:21], DATA.labels[:21]), normalise, batch=10)
+    values = deep[:2](normalise(IMAGES[:21], torch.float64)).detach()
+    parts = values.split(7)
+    torch.testing.assert_close(mended[2].running_mean, values.mean(0), rtol=0, atol=1e-12)
+    variance = torch.stack([part.var(0) for part in parts]).mean(0)
+    torch.testing.assert_close(mended[2].running_var, variance, rtol=0, atol=1e-12)
+
+
 def test_images_that_lie_class_by_class_are_mixed():
     """Else the variance would be that within a class: here next to nothing."""
     stem = backbone()[0]

@@ -116,6 +116,8 @@ def test_wrong_settings_and_features_are_refused():
         knn_accuracy(*bank, *queries, k=0)
     with pytest.raises(SettingError, match=r"temperature=0\.0 cannot be used: expected a positive number"):
         knn_accuracy(*bank, *queries, temperature=0.0)
+    with pytest.raises(DataError, match="features of the queries have 5 dimensions, those before them 6"):
+        knn_accuracy(torch.rand(20, 6), torch.zeros(20, dtype=int), torch.rand(20, 5), torch.zeros(20, dtype=int))
     with pytest.raises(DataError, match=r"The queries need features .* got \[20, 6\] and \[19\]"):
         knn_accuracy(*bank, queries[0], queries[1][:-1])
 

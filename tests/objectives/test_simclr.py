@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from lightly.loss import NTXentLoss
 
+from fssl_core.errors import DataError
 from fssl_core.objectives.simclr import nt_xent
 from tests.objectives.learners import Client, embeddings, small, two_views
 
@@ -64,3 +65,8 @@ def test_learner_takes_temperature_and_loss_from_the_settings():
 def test_similarities_do_not_depend_on_the_length_of_embeddings():
     first, second = embeddings(seed=1), embeddings(seed=2)
     torch.testing.assert_close(nt_xent(3 * first, second, 0.1), nt_xent(first, F.normalize(second, dim=1), 0.1))
+
+
+def test_views_of_other_shapes_are_refused():
+    with pytest.raises(DataError, match=r"two views of the same images, got \[4, 8\] and \[3, 8\]"):
+        nt_xent(torch.rand(4, 8), torch.rand(3, 8), 0.5)

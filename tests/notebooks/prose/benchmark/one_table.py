@@ -47,7 +47,7 @@ def real() -> dict[str, float | list[float]]:
     over = partial(ahead, profile="workstation")
     cells = percents(results, "linear probe")
     half = max(cells.mean(method=name).estimate.interval()[1] - probe[name] for name in (CUT_1[1], MIDDLE[1]))
-    memory, traffic, macs = needs.memory_bytes / MB, needs.traffic_bytes / MB, needs.macs / 1e9
+    memory, traffic = needs.memory_bytes / MB, needs.traffic_bytes / MB
     modular = [name for name in needs.index if name.startswith("MFCL")]
     assert memory[BYOL].min() > 100, "FedBYOL, FedU and FedEMA need more than 100 MB"
     for evaluation in EVALUATIONS:
