@@ -5,11 +5,12 @@ taken for something else: ``1.5`` is no number of epochs, and ``"false"`` no tru
 """
 
 import dataclasses
+import difflib
 import hashlib
 import inspect
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import repeat
@@ -150,7 +151,8 @@ def check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
     names = [field.name for field in dataclasses.fields(kind)]
     for name, value in values.items():
         if name not in names:
-            raise SettingError(name, value, f"one of the settings of {kind.__name__}: {', '.join(names)}")
+            expected = f"one of the settings of {kind.__name__}: {', '.join(names)}{did_you_mean(name, names)}"
+            raise SettingError(name, value, expected)
 
 
 def check_types(kind: type[Settings], values: Mapping[str, Any]) -> None:
@@ -261,7 +263,15 @@ def check_choice(name: str, value: object, allowed: Collection) -> None:
     except TypeError:  # a list or an array is no choice
         known = False
     if not known:
-        raise SettingError(name, value, "one of " + ", ".join(map(str, allowed)))
+        listed = [repr(one) if "," in str(one) else str(one) for one in allowed]
+        raise SettingError(name, value, f"one of {', '.join(listed)}{did_you_mean(value, allowed)}")
+
+
+def did_you_mean(value: object, known: Iterable) -> str:
+    """The end of a sentence that has listed what is known: which of it is written much like this value, if any is."""
+    names = [one for one in known if isinstance(one, str)]
+    close = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def check_range(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:

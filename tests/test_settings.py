@@ -182,6 +182,15 @@ def test_a_choice_may_be_asked_of_anything(value):
         check_choice("choice", value, ["a", 1])
 
 
+def test_a_name_that_is_nearly_right_is_told_what_it_may_have_meant():
+    with pytest.raises(SettingError, match=r"one of simclr, byol, 'a, b' \(did you mean simclr\?\)"):
+        check_choice("objective", "simlcr", ["simclr", "byol", "a, b"])
+    with pytest.raises(SettingError, match=r"one of simclr, byol\.$"):
+        check_choice("objective", "moco", ["simclr", "byol"])
+    with pytest.raises(SettingError, match=r"learning_rate.* \(did you mean learning_rate\?\)"):
+        ProbeSettings(pretraining=MoonSettings()).pretraining.changed(lerning_rate=0.1)
+
+
 @pytest.mark.parametrize("value", ["1", None, [1], math.nan, True, 0, 3, np.zeros(2)])
 def test_a_range_may_be_asked_of_anything(value):
     with pytest.raises(SettingError, match="a number from 1 to 2"):

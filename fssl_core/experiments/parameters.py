@@ -6,7 +6,6 @@ tell a changed run from the one that a record was made by.
 """
 
 import ast
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.settings import did_you_mean
 
 _EXAMPLES = {int: 3, float: 0.1, str: "word", bool: True, list: [0, 1], dict: {"epochs": 3}}
 
@@ -100,9 +100,7 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
 def refuse_unknown(name: str, value: Any, known: Sequence[str], notebook: str) -> None:
     """Raise :class:`SettingError` for a name that is no parameter of the notebook; the message has those that are."""
     if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise SettingError(name, value, f"a parameter of {notebook}: {', '.join(known)}{hint}")
+        raise SettingError(name, value, f"a parameter of {notebook}: {', '.join(known)}{did_you_mean(name, known)}")
 
 
 def take_parameters(
