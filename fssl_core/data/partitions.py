@@ -24,10 +24,11 @@ from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
-from fssl_core.settings import checked
+from fssl_core.settings import checked, did_you_mean
 
 SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, dirichlet-equal:alpha, majority:share, one-class"
 SCHEMES += ", part:i/n:scheme"
+WITHOUT_ARGUMENT, KINDS = ("iid", "one-class"), ("classes", "dirichlet", "dirichlet-equal", "majority", "part")
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
 
@@ -58,6 +59,7 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         raise SettingError("labels", shown, "a tensor of whole numbers, one for each image")
     if not 1 <= clients <= len(labels):
         raise SettingError("clients", clients, f"from 1 to {len(labels)}, the number of images")
+    check_scheme(scheme)
     if scheme.startswith("part:"):
         return [_part(labels, clients, scheme, seed)]
     draw = generator(seed, "partition")
@@ -75,11 +77,16 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         parts = _dirichlet(labels, clients, scheme, *numbers, draw)
     elif kind == "dirichlet-equal":
         parts = _dirichlet_equal(labels, clients, _number(scheme, argument, float), draw)
-    elif kind == "majority":
-        parts = _by_majority(labels, clients, scheme, _number(scheme, argument, float), draw)
     else:
-        raise SettingError("partition", scheme, f"one of {SCHEMES}")
+        parts = _by_majority(labels, clients, scheme, _number(scheme, argument, float), draw)
     return [part.sort().values.to(device) for part in parts]
+
+
+def check_scheme(scheme: str) -> None:
+    """Raise :class:`SettingError` for a scheme of no known kind. Whether it can be met depends on the images."""
+    kind = scheme.partition(":")[0]
+    if scheme not in WITHOUT_ARGUMENT and kind not in KINDS:
+        raise SettingError("partition", scheme, f"one of {SCHEMES}{did_you_mean(kind, (*WITHOUT_ARGUMENT, *KINDS))}")
 
 
 def _part(labels: Tensor, clients: int, scheme: str, seed: int) -> Tensor:

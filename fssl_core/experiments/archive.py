@@ -278,7 +278,7 @@ def _put(
 def _compare(arrived: Path, folder: Path, path: Path) -> None:
     """Say so where a run that is there is not the one that arrives."""
     there, new = (read_json(one, SETTINGS, verify=False) or {} for one in (folder, arrived))
-    if any(there.get(name) != new.get(name) for name in ("version", "data")):
+    if any(there.get(name) != new.get(name) for name in ("version", "data", "code")):
         notice(
             f"run {folder.name} is in {folder.parent} already, by version {there.get('version')} of the code and maybe "
             f"on other images; {path} has it by version {new.get('version')}. Delete {folder} to import that."

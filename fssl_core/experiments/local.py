@@ -16,24 +16,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from fssl_core.errors import FsslError
+from fssl_core.experiments.own_code import registered_here, with_nested
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep
 from fssl_core.experiments.schedule import Runnable, Schedule, one_line
-from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
-from fssl_core.federation.faults import FAULTS
-from fssl_core.models import ARCHITECTURES
 from fssl_core.notices import say
-from fssl_core.settings import Settings
 
 WORTH_SECONDS = 10.0  # of runs that are left: with more, workers pay
 TRIAL_SECONDS = 2.0  # without workers, where nobody knows how long runs take
-REGISTRIES = {
-    "architecture": [ARCHITECTURES],
-    "aggregation": [RULES, ROBUST_RULES, COORDINATE_RULES],
-    "fault": [FAULTS],
-}
 
 
 class Executor(Protocol):
@@ -291,30 +283,11 @@ class _Elsewhere(Exception):
 
 def _unknown_elsewhere(schedule: Schedule) -> str:
     """Classes and registered names that other processes cannot find: those of a script, or of a notebook's cell."""
-    parts = [part for run in [*schedule.left.values()] for part in _parts(run.settings)]
-    names = {type(part).__name__ for part in parts if not _found(type(part))}
-    return ", ".join(sorted(names | {name for part in parts for name in _registered_here(part)}))
+    known = [part for run in [*schedule.left.values()] for part in with_nested(run.settings)]
+    names = {type(part).__name__ for part in known if not _found(type(part))}
+    return ", ".join(sorted(names | {name for part in known for name, _ in registered_here(part)}))
 
 
 def _found(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
     return kind.__module__ != "__main__" and getattr(module, kind.__qualname__, None) is kind
-
-
-def _registered_here(settings: Settings) -> Iterator[str]:
-    """Values of settings under which a program has put something of its own, such as a rule, into a registry."""
-    for setting, registries in REGISTRIES.items():
-        name = getattr(settings, setting, None)
-        for own in (registry[name] for registry in registries if name in registry):
-            if not getattr(own, "func", own).__module__.startswith("fssl_core."):  # of a partial its function
-                yield name
-
-
-def _parts(value: Any) -> Iterator[Settings]:
-    if isinstance(value, Settings):
-        yield value
-        for nested in vars(value).values():
-            yield from _parts(nested)
-    elif isinstance(value, tuple):
-        for nested in value:
-            yield from _parts(nested)

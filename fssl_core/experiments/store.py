@@ -42,7 +42,7 @@ from fssl_core import resources
 from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
-from fssl_core.experiments import dry_run
+from fssl_core.experiments import dry_run, own_code
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.local import Executor, Local
@@ -210,13 +210,18 @@ class Run:
         return _digests([self.settings]) if self._digests is None else self._digests
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result: kind and version of the settings, the settings, and digests of the images."""
+        """What decides the result: kind and version of the settings, the settings, and digests of the images.
+
+        And of the code of what a user has put into a registry, such as a rule, where the settings name any.
+        """
         values = {
             "kind": type(self.settings).__name__,
             "version": _version(self.settings),
             "settings": self.settings.identity(),
             "data": {name: self._data[name] for name in sorted(self.settings.data_sets)},
         }
+        if own := own_code.digests(self.settings):
+            values["code"] = own
         return json.loads(json.dumps(values))  # tuples as lists, as they come back from the file
 
     def changes_since(self, stored: Mapping[str, Any]) -> str:
@@ -243,7 +248,9 @@ class Run:
 
     def _is_of_other_data(self, stored: Mapping[str, Any]) -> bool:
         """Whether the results are of this version of the code, on other images: somebody may want them again."""
-        return self.summary is not None and stored.get("version") == self.identity()["version"]
+        asked = self.identity()
+        same = stored.get("version") == asked["version"] and not _other_code(stored, asked)
+        return self.summary is not None and same
 
     def _kept_aside(self, stored: Mapping[str, Any]) -> Path:
         """Keep what is in the folder beside it, under a name for the images that it was computed on."""
@@ -534,10 +541,18 @@ def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     """Why what is stored cannot be used any more, in words; empty if it can."""
     if stored.get("version") != asked["version"]:
         return f"was computed by version {stored.get('version')} of the code"
+    if own := _other_code(stored, asked):
+        return f"was computed with other code of {', '.join(map(repr, own))}"
     now, then = asked["data"], stored.get("data", {})
     others = [name for name in now if None not in (then.get(name), now[name]) and then[name] != now[name]]
     sets = ", ".join(f"{name!r} (digest {then[name]}, now {now[name]})" for name in others)
     return f"was computed on other images or labels of {sets}" if others else ""
+
+
+def _other_code(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """Names under which something of a user's own is registered that has changed since."""
+    then, now = stored.get("code", {}), asked.get("code", {})
+    return [name for name in now if name in then and then[name] != now[name]]
 
 
 def _version(settings: Settings) -> int | str:

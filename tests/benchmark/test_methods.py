@@ -251,7 +251,7 @@ def test_a_method_of_your_own_is_a_row(registries, tmp_path):
 def test_rows_are_those_that_are_named_and_a_method_of_this_project_keeps_its_name(registries, tmp_path):
     assert [*methods_of(["MOON", "FedU"])] == ["MOON", "FedU"]
     assert methods_of() == METHODS
-    with pytest.raises(SettingError, match="methods='FedSIMCLR' cannot be used: expected one of MocoSFL, cut 1"):
+    with pytest.raises(SettingError, match="methods='FedSIMCLR' cannot be used: expected one of 'MocoSFL, cut 1'"):
         methods_of(["FedSIMCLR"])
     path = tmp_path / "mine.py"
     path.write_text("from fssl_core.benchmark.methods import METHODS, averaged\nMETHODS['mine'] = averaged('byol')\n")

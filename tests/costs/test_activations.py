@@ -197,7 +197,10 @@ def test_methods_without_target_or_predictor_hold_less():
     ("settings", "message"),
     [
         ({"attention": "flash"}, r"attention='flash' cannot be used: expected one of explicit, fused\."),
-        ({"precision": "float16"}, r"precision='float16' cannot be used: expected one of float32, mixed\."),
+        (
+            {"precision": "float16"},
+            r"precision='float16' cannot be used: expected one of float32, mixed",
+        ),
         ({"batch_size": 0}, r"batch_size=0 cannot be used"),
         ({"ssl_method": "DINO"}, r"ssl_method='DINO' cannot be used"),
     ],

@@ -260,6 +260,7 @@ def test_where_shares_do_not_come_out_even_some_classes_have_one_client_more(cla
         (1001, "iid", "clients=1001 cannot be used: expected from 1 to 1000"),
         (10, "pathological", "partition='pathological' cannot be used: expected one of iid, classes:k"),
         (10, "iid:2", "partition='iid:2' cannot be used: expected one of iid"),
+        (10, "classe:2", r"partition='classe:2' cannot be used: expected one of iid, .* \(did you mean classes\?\)"),
         (10, "classes:x", "partition='classes:x' cannot be used: expected a whole number above 0 after the colon"),
         (10, "classes", "partition='classes' cannot be used: expected a whole number above 0"),
         (10, "classes:0", "partition='classes:0' cannot be used: expected a whole number above 0"),

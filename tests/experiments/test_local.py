@@ -15,7 +15,7 @@ import torch
 
 from fssl_core.errors import FsslError, RunsFailedError, SettingError
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.experiments import averaging_settings, local
+from fssl_core.experiments import averaging_settings, local, own_code
 from fssl_core.experiments.schedule import Schedule
 from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.federation.aggregation import RULES
@@ -226,8 +226,8 @@ def test_what_a_program_registers_no_other_process_knows(monkeypatch):
     schedule = types.SimpleNamespace(left={probe.key: types.SimpleNamespace(settings=probe) for probe in probes})
     assert local._unknown_elsewhere(schedule) == "plain, squared"
     monkeypatch.undo()
-    for registries in local.REGISTRIES.values():
+    for registries in own_code.REGISTRIES.values():
         for name in {name for registry in registries for name in registry}:
             assert [
-                *local._registered_here(types.SimpleNamespace(architecture=name, aggregation=name, fault=name))
+                *own_code.registered_here(types.SimpleNamespace(architecture=name, aggregation=name, fault=name))
             ] == []

@@ -373,6 +373,7 @@ def test_a_run_with_incomplete_batches_goes_through_and_is_another_run():
         ({"local_epochs": 0}, "local_epochs=0"),
         ({"clients_per_round": 5}, "clients_per_round=5 .*1 to 4"),
         ({"architecture": "vgg"}, "architecture='vgg'"),
+        ({"partition": "classe:2"}, "partition='classe:2' .*did you mean classes"),
         ({"aggregation": "l-dawa-statistics", "layers": "module"}, "layers='module' .*one of tensor"),
     ],
 )

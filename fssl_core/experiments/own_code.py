@@ -1,0 +1,128 @@
+"""Functions and classes of a user's own that settings name, such as an aggregation rule put into its table.
+
+Settings hold the name alone. So that a changed rule is not taken for the one that a stored run was computed with, the
+run keeps a digest of its code beside the settings: of its text, and of what it uses of its own module. What it imports
+from elsewhere, and the values of other objects, are not in it. Settings of one's own have a ``version`` instead.
+"""
+
+import functools
+import hashlib
+import inspect
+import io
+import tokenize
+from collections.abc import Iterator
+from textwrap import dedent
+from types import CodeType, FunctionType
+from typing import Any
+
+from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
+from fssl_core.federation.faults import FAULTS
+from fssl_core.models import ARCHITECTURES
+from fssl_core.settings import Settings
+
+REGISTRIES = {
+    "architecture": [ARCHITECTURES],
+    "aggregation": [RULES, ROBUST_RULES, COORDINATE_RULES],
+    "fault": [FAULTS],
+}
+_PLAIN = (int, float, complex, str, bytes, bool, type(None))
+_LAYOUT = {tokenize.INDENT: "{", tokenize.DEDENT: "}", tokenize.NEWLINE: ";"}
+_NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
+
+
+def digests(settings: Settings) -> dict[str, str]:
+    """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code."""
+    own = dict(pair for part in with_nested(settings) for pair in registered_here(part))
+    return {name: hashlib.sha256("\n".join(_texts(own[name], set())).encode()).hexdigest()[:16] for name in sorted(own)}
+
+
+def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
+    """Values of settings under which a program has put something of its own into a registry; and what that is."""
+    for setting, registries in REGISTRIES.items():
+        name = getattr(settings, setting, None)
+        for own in (registry[name] for registry in registries if name in registry):
+            if not getattr(own, "func", own).__module__.startswith("fssl_core."):  # of a partial its function
+                yield name, own
+
+
+def with_nested(value: Any) -> Iterator[Settings]:
+    """Settings, and all settings within them."""
+    if isinstance(value, Settings):
+        yield value
+        for nested in vars(value).values():
+            yield from with_nested(nested)
+    elif isinstance(value, tuple):
+        for nested in value:
+            yield from with_nested(nested)
+
+
+def _texts(own: Any, seen: set[int]) -> Iterator[str]:
+    """The code of a function, a class or a partial, and of what it uses of its own module."""
+    if isinstance(own, functools.partial):
+        yield from _values({"args": own.args} | own.keywords, own.func.__module__, seen)
+        own = own.func
+    own = inspect.unwrap(own)
+    if not isinstance(own, FunctionType | type):
+        yield from _values(getattr(own, "__dict__", {}), type(own).__module__, seen)
+        own = type(own)
+    if id(own) in seen:
+        return
+    seen.add(id(own))
+    yield _text(own)
+    for function in _functions(own):
+        inside = inspect.getclosurevars(function)
+        names = {name for code in _codes(function.__code__) for name in code.co_names}
+        outside = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+        yield from _values(dict(inside.nonlocals) | outside, own.__module__, seen)
+    for base in getattr(own, "__bases__", ()):
+        yield from _values({"base": base}, own.__module__, seen)
+
+
+def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]:
+    """Constants, and functions and classes of this module."""
+    for name, value in named.items():
+        if _is_plain(value):
+            yield f"{name}={value!r}"
+        elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == module:
+            yield from _texts(value, seen)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
+def _functions(own: Any) -> list[FunctionType]:
+    """Itself, or the methods of a class."""
+    if isinstance(own, FunctionType):
+        return [own]
+    members = [getattr(member, "fget", None) or getattr(member, "__func__", member) for member in vars(own).values()]
+    return [member for member in members if isinstance(member, FunctionType) and member.__module__ == own.__module__]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Of a function, and of those that are written inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _text(own: Any) -> str:
+    """As it is written, without comments and layout; of what nobody wrote into a file or a cell, its compiled form."""
+    try:
+        text = dedent(inspect.getsource(own))
+    except (OSError, TypeError):
+        written = [own.__qualname__]
+        if isinstance(own, type):
+            written += [pair for pair in vars(own).items() if _is_plain(pair[1]) and not pair[0].startswith("__")]
+        for function in _functions(own):
+            written += [function.__defaults__, function.__kwdefaults__]
+            for code in _codes(function.__code__):
+                written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
+                written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
+        return repr(written)
+    try:
+        tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
+    except (tokenize.TokenError, SyntaxError):  # a lambda in the middle of a statement
+        return text
+    return " ".join(_LAYOUT.get(token.type, token.string) for token in tokens if token.type not in _NO_CODE)

@@ -1,0 +1,128 @@
+"""A digest of a user's own code: the same for the same code, another for every change that may change a result."""
+
+import importlib.util
+import sys
+from functools import partial
+
+import pytest
+
+from fssl_core.experiments import averaging_settings, own_code, run
+from fssl_core.experiments.store import Run
+from fssl_core.federation.aggregation import RULES
+from fssl_core.models import ARCHITECTURES
+
+RULE = """
+POWER = 2
+
+def share(values):
+    return values / values.sum(0)
+
+def rule(this, least=0.0):
+    def inner(values):
+        return values.clamp(min=least)
+    return share(inner(this.cosines) ** POWER)
+"""
+NETWORK = """
+from torch import nn
+
+class Base(nn.Module):
+    def width(self):
+        return 8
+
+class Network(Base):
+    slope = 0.1
+
+    @property
+    def twice(self):
+        return 2 * self.width()
+
+    @staticmethod
+    def helper(values):
+        return values + 1
+"""
+
+
+def module_of(text: str, folder, monkeypatch):
+    """A module with a file of its own."""
+    name = f"own_{len([*folder.iterdir()])}"
+    path = folder / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def without_file(text: str, *_):
+    """What a module of that text has, without a file that anybody could read."""
+    space = {"__name__": "typed"}
+    exec(compile(text, "<typed>", "exec"), space)
+    return type("Space", (), space)
+
+
+def digest(monkeypatch, own, registry=RULES, setting="aggregation") -> str:
+    monkeypatch.setitem(registry, "own", own)
+    return own_code.digests(averaging_settings("smoke", objective="simclr", **{setting: "own"}))["own"]
+
+
+@pytest.mark.parametrize("make", [module_of, without_file])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("POWER = 2", "POWER = 3"),
+        ("values.sum(0)", "values.sum(1)"),
+        ("least=0.0", "least=0.1"),
+        ("values.clamp(min=least)", "values.clamp(max=least)"),
+        ("** POWER", "* POWER"),
+    ],
+)
+def test_a_change_anywhere_in_its_module_that_a_rule_uses_is_seen(make, old, new, tmp_path, monkeypatch):
+    before, same, after = (make(text, tmp_path, monkeypatch) for text in (RULE, RULE, RULE.replace(old, new)))
+    assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
+    assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
+
+
+def test_comments_layout_and_what_is_not_used_do_not_count(tmp_path, monkeypatch):
+    laid_out = RULE.replace("values.sum(0)", "values.sum(\n        0)  # over clients") + "\n\nOTHER = 5\n"
+    before, after = (module_of(text, tmp_path, monkeypatch) for text in (RULE, laid_out))
+    assert digest(monkeypatch, before.rule) == digest(monkeypatch, after.rule)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("return 8", "return 9"), ("slope = 0.1", "slope = 0.2"), ("2 * self", "3 * self"), ("values + 1", "values + 2")],
+)
+@pytest.mark.parametrize("make", [module_of, without_file])
+def test_a_class_has_its_methods_constants_and_bases(make, old, new, tmp_path, monkeypatch):
+    before, same, after = (make(text, tmp_path, monkeypatch) for text in (NETWORK, NETWORK, NETWORK.replace(old, new)))
+    found = [digest(monkeypatch, one.Network, ARCHITECTURES, "architecture") for one in (before, same, after)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_partial_has_its_arguments(tmp_path, monkeypatch):
+    rule = module_of(RULE, tmp_path, monkeypatch).rule
+    found = {digest(monkeypatch, own) for own in (rule, partial(rule, least=0.1), partial(rule, least=0.2))}
+    assert len(found) == 3
+    assert digest(monkeypatch, partial(rule, least=0.1)) in found
+
+
+def test_what_this_project_has_registered_has_no_digest():
+    assert own_code.digests(averaging_settings("smoke", objective="simclr")) == {}
+    assert "code" not in Run(averaging_settings("smoke", objective="simclr")).identity()
+
+
+def test_a_changed_rule_is_computed_again_and_an_unchanged_one_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    first, second = (
+        module_of(f"def rule(this):\n    return this.cosines * 0 + {share}\n", tmp_path, monkeypatch).rule
+        for share in (0.25, 0.5)
+    )
+    monkeypatch.setitem(RULES, "own", first)
+    settings = averaging_settings("smoke", objective="simclr", aggregation="own", rounds=1, probe_epochs=0)
+    assert run(settings, progress=False).finished
+    assert Run(settings).finished
+    monkeypatch.setitem(RULES, "own", second)
+    assert not Run(settings).finished
+    assert run(settings, progress=False).finished
+    assert "was computed with other code of 'own'; starting again." in capsys.readouterr().err
