@@ -27,7 +27,7 @@ examples:
   fssl record monacosfl/fig6 --profile laptop          write the reference record of a figure, with its defaults
   fssl benchmark mine.py --profile laptop              the table of all methods, with one of yours
   fssl data cifar10 --download                         fetch a data set
-  fssl claims --paper monacosfl                        what became of the paper's claims
+  fssl claims monacosfl                                what became of the paper's claims
   fssl gallery                                         bring the README up to date with the recorded results
   fssl course export hand-out --without-solutions      the course for students
   fssl course report handed-in > marks.csv             what they handed in: exercises passed, a row a notebook
@@ -152,7 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     add_jobs(add("refresh", _refresh, text))
 
     command = add("claims", _claims, "judge the papers' claims on the recorded results")
-    command.add_argument("--paper", metavar="KEY", help="one paper, e.g. monacosfl; default: all")
+    text = "of papers or notebooks, e.g. monacosfl or mfcl/table2; default: all"
+    command.add_argument("ids", nargs="*", metavar="ID", help=text)
     command.add_argument("--profile", metavar="P", help="default: each claim's most faithful record that runs it")
     command.add_argument("--json", action="store_true", help="all that is known of each verdict, as JSON")
 
@@ -397,8 +398,16 @@ def _refresh(arguments: argparse.Namespace) -> int:
 def _claims(arguments: argparse.Namespace) -> int:
     from fssl_core.claims.judge import all_verdicts
     from fssl_core.claims.verdict import AS_PRINTED, counts, in_words, paper_in_words
+    from fssl_core.papers.reference import paper_claims
+    from fssl_core.settings import check_choice
 
-    verdicts = all_verdicts(paper=arguments.paper, profile=arguments.profile)
+    verdicts = []
+    for paper, artifact in [id.partition("/")[::2] for id in dict.fromkeys(arguments.ids)] or [("", "")]:
+        if artifact:
+            known = dict.fromkeys(claim.artifact for claim in paper_claims(paper))
+            check_choice("notebook", f"{paper}/{artifact}", [f"{paper}/{one}" for one in known])
+        found = all_verdicts(paper=paper or None, profile=arguments.profile)
+        verdicts += [one for one in found if artifact in ("", one.artifact.partition("/")[2])]
     if arguments.json:
         print(json.dumps([verdict.record() for verdict in verdicts], indent=1, ensure_ascii=False))
         return 0

@@ -140,7 +140,8 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
         (["data", "--subset", "part"], "NAME=None cannot be used: expected cifar10 with --subset"),
         (["data", "digits", "--subset", "part"], "NAME='digits' cannot be used: expected cifar10 with --subset"),
         (["data", "cifar10", "--subset", "part"], "Get it with: fssl data cifar10 --download"),
-        (["claims", "--paper", "nobody"], "paper='nobody' cannot be used"),
+        (["claims", "nobody"], "paper='nobody' cannot be used"),
+        (["claims", "monacosfl/fig60"], "(did you mean monacosfl/fig6?)"),
         (["claims", "--profile", "fast"], "profile='fast' cannot be used"),
         (["join-split", "nowhere"], "ADDRESS='nowhere' cannot be used: expected an address such as tcp://"),
         (["join-split", "tcp://127.0.0.1:9", "--wait", "0.3"], "No server answered at tcp://127.0.0.1:9 within 0.3"),
@@ -211,7 +212,7 @@ def test_data_says_where_the_subset_is_and_how_to_choose_it(project, monkeypatch
 
 
 def test_claims(project, capsys):
-    assert cli.main(["claims", "--paper", "monacosfl"]) == 0
+    assert cli.main(["claims", "monacosfl"]) == 0
     *rows, blank, total = capsys.readouterr().out.splitlines()
     heads = [row for row in rows if not row.startswith(" ")]
     assert "monacosfl/fig3  ours: not run (exact); paper: prints none" in heads
@@ -219,8 +220,16 @@ def test_claims(project, capsys):
     assert total.startswith(f"{len(heads)} claims: exact 0 of ")
 
 
+def test_claims_of_a_notebook(project, capsys):
+    assert cli.main(["claims", "monacosfl/fig9", "ldawa/fig3", "monacosfl/fig9", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)
+    expected = [claim.id for claim in paper_claims("monacosfl") if claim.artifact == "fig9"]
+    expected += [claim.id for claim in paper_claims("ldawa") if claim.artifact == "fig3"]
+    assert [claim["id"] for claim in claims] == expected
+
+
 def test_claims_as_data(project, capsys):
-    assert cli.main(["claims", "--paper", "monacosfl", "--json"]) == 0
+    assert cli.main(["claims", "monacosfl", "--json"]) == 0
     claims = json.loads(capsys.readouterr().out)
     names = {"id", "paper", "artifact", "claim", "paper_consistent", "ours", "evidence", "profile", "data", "seeds"}
     assert names | {"estimate", "low", "high", "unit", "printed", "reading"} <= claims[0].keys()
@@ -234,7 +243,7 @@ def test_on_a_terminal_every_line_fits(project, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     value = "from here to there, " * 20
     monkeypatch.setattr("fssl_core.claims.verdict.in_words", lambda _: value)
-    assert cli.main(["claims", "--paper", "monacosfl"]) == 0
+    assert cli.main(["claims", "monacosfl"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 60
     words = " ".join(" ".join(lines).split())
