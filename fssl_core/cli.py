@@ -190,7 +190,8 @@ def _parser() -> argparse.ArgumentParser:
     address = "tcp://127.0.0.1:5555"
     text = f"where to listen; tcp://0.0.0.0:5555 for every address of this machine; default: {address}"
     command.add_argument("--bind", default=address, metavar="ADDRESS", help=text)
-    add_parameters(command, "replace a setting of the profile", "cut_layer=5")
+    text = "replace a setting of the profile, such as partition, classes:2 unless you say otherwise"
+    add_parameters(command, text, "cut_layer=5")
     text = "folder for the results; default: a new one in network/ beside the stored runs"
     command.add_argument("--out", metavar="FOLDER", help=text)
     add_keys(command, "server.json", "without keys: whoever reaches the address can join, and all can be read")
@@ -489,7 +490,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
     started = datetime.now().strftime("%Y-%m-%d-%H%M%S")
     folder = Path(arguments.out) if arguments.out else runs_root() / "network" / started
     claim_folder(folder, settings, new=not arguments.out)  # another server may begin in the same second
-    with tqdm(total=settings.epochs, unit="epoch", leave=False, dynamic_ncols=True) as bar:
+    with tqdm(total=settings.epochs, unit="epoch", leave=False, dynamic_ncols=True, disable=None) as bar:  # piped: none
 
         def progress(done: int, total: int, **figures: Any) -> None:
             if not done:

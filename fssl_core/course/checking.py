@@ -13,11 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fssl_core import settings
 from fssl_core.course.exercise import Exercise, Prediction, Wrong, as_number, find_exercise, unanswered
 from fssl_core.errors import SettingError
 from fssl_core.notices import in_kernel
 from fssl_core.papers.records import recorded_results
 from fssl_core.random import generator
+from fssl_core.settings import Whole
 
 MIME = "application/vnd.fssl.check+json"
 DRAWS = 3  # times that an answer is tested, on other inputs each time
@@ -68,12 +70,13 @@ def check(exercise: str, answer: Any, seed: int = 0) -> None:
     Args:
         exercise: its ID, ``module/name``.
         answer: a function or a value, as the exercise asks for.
-        seed: of the inputs; with another one they are others.
+        seed: of the inputs, a whole number; with another one they are others.
 
     Raises:
-        SettingError: there is no such exercise.
+        SettingError: there is no such exercise, or the seed is something else.
     """
     known = find_exercise(exercise)
+    settings.checked("seed", seed, Whole)
     if isinstance(known, Prediction):
         raise SettingError("exercise", exercise, "an exercise for check; this one is for predict")
     _show(checked(known, answer, seed))

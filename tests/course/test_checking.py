@@ -223,3 +223,9 @@ def test_a_hint_may_depend_on_the_answer():
 def test_every_module_has_exercises():
     assert all(exercises_of(module) for module in modules())
     assert find_exercise("averaging/fedavg").id == "averaging/fedavg"
+
+
+@pytest.mark.parametrize("seed", ["s123", 1.5, -1, None])
+def test_a_seed_that_is_no_whole_number_is_named(seed):
+    with pytest.raises(SettingError, match=rf"seed={seed!r} cannot be used"):
+        check("reading/verdict", None, seed=seed)
