@@ -399,16 +399,9 @@ def _refresh(arguments: argparse.Namespace) -> int:
 def _claims(arguments: argparse.Namespace) -> int:
     from fssl_core.claims.judge import all_verdicts
     from fssl_core.claims.verdict import AS_PRINTED, counts, in_words, paper_in_words
-    from fssl_core.papers.reference import paper_claims
-    from fssl_core.settings import check_choice
 
-    verdicts = []
-    for paper, artifact in [id.partition("/")[::2] for id in dict.fromkeys(arguments.ids)] or [("", "")]:
-        if artifact:
-            known = dict.fromkeys(claim.artifact for claim in paper_claims(paper))
-            check_choice("notebook", f"{paper}/{artifact}", [f"{paper}/{one}" for one in known])
-        found = all_verdicts(paper=paper or None, profile=arguments.profile)
-        verdicts += [one for one in found if artifact in ("", one.artifact.partition("/")[2])]
+    asked = dict.fromkeys(arguments.ids) or [None]
+    verdicts = [verdict for id in asked for verdict in all_verdicts(id, arguments.profile)]
     if arguments.json:
         print(json.dumps([verdict.record() for verdict in verdicts], indent=1, ensure_ascii=False))
         return 0

@@ -83,10 +83,14 @@ class Settings:
             value = getattr(self, name)
             if value is not None and any(NAMES_DATA in _metadata(hint) for hint in hints):
                 found.add(value)
-            for nested in value if isinstance(value, tuple) else (value,):
-                if isinstance(nested, Settings):
-                    found |= nested.data_sets
-        return frozenset(found)
+        return frozenset(found).union(*(nested.data_sets for nested in self.nested))
+
+    @property
+    def nested(self) -> "list[Settings]":
+        """Settings that are the value of a field, or stand in a tuple that is; not those inside them."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        listed = (one for value in values for one in (value if isinstance(value, tuple) else (value,)))
+        return [one for one in listed if isinstance(one, Settings)]
 
     @property
     def needs(self) -> "tuple[Settings, ...]":
@@ -95,12 +99,9 @@ class Settings:
         They are computed first. One that is missing here is computed when the run asks for it.
         """
         found = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            for nested in value if isinstance(value, tuple) else (value,):
-                if isinstance(nested, Settings):
-                    own = (nested,) if callable(getattr(nested, "execute", None)) else nested.needs
-                    found |= {settings.key: settings for settings in own}
+        for nested in self.nested:
+            own = (nested,) if callable(getattr(nested, "execute", None)) else nested.needs
+            found |= {settings.key: settings for settings in own}
         return tuple(found.values())
 
 

@@ -9,11 +9,10 @@ of cell means with weights, such as L-DAWA less FedAvg. How sure we are of one d
   in all cells of a *stratum*; it is estimated from the residuals of all of these together, with their degrees of
   freedom (a two-way analysis of variance). A contrast whose weights do not sum to zero (one accuracy, say) keeps what
   seeds add, the same in all its cells: its variance is a sum of the mean squares of seeds and of noise, with
-  Satterthwaite's degrees of freedom. Strata are tasks, which are data, their
-  division and an objective: Barlow Twins varies ten times as much as SimCLR, and one per cent of the labels more than
-  all of them. A contrast over several strata has the sum of their variances, and Welch and Satterthwaite's degrees of
-  freedom; where they are evaluations of the same runs it has the sum of their errors instead, as if these went up and
-  down together.
+  Satterthwaite's degrees of freedom. Strata are tasks, which are data, their division and an objective: Barlow Twins
+  varies ten times as much as SimCLR, and one per cent of the labels more than all of them. A contrast over several
+  strata has the sum of their variances, and Welch and Satterthwaite's degrees of freedom; where they are evaluations of
+  the same runs it has the sum of their errors instead, as if these went up and down together.
 - One seed in a cell of the contrast: no interval, and so no decision, whatever the noise of other cells.
 - Of a measure that moves in steps, such as rounds, no error is below that of rounding to a step: three seeds that
   agree do not show a difference to be that and no other.

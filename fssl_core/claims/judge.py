@@ -142,22 +142,27 @@ def check_claims(artifact_id: str, results: pd.DataFrame, profile: str, data: st
 
 
 def all_verdicts(
-    paper: str | None = None, profile: str | None = None, among: Sequence[str] = PROFILES
+    about: str | None = None, profile: str | None = None, among: Sequence[str] = PROFILES
 ) -> list[Verdict]:
     """Every claim judged on the recorded results under ``figures/``.
 
     Args:
-        paper: only this paper's claims.
+        about: a paper or an artifact, ``"mfcl"`` or ``"mfcl/table2"``: only its claims.
         profile: judge the results of this profile; without it each claim on the most faithful record that has what
             the claim speaks of.
         among: profiles that this one is of, from the least faithful to the most.
     """
     if profile is not None:
         check_choice("profile", profile, PROFILES)
+    paper, _, artifact = (about or "").partition("/")
     verdicts = []
-    for key in PAPERS if paper is None else (paper,):
+    for key in (paper,) if paper else PAPERS:
         read = cache(partial(_recorded, key))  # once an artifact and profile
-        for claim in paper_claims(key):
+        claims = paper_claims(key)
+        if artifact:
+            check_choice("notebook", about, dict.fromkeys(f"{key}/{claim.artifact}" for claim in claims))
+            claims = [claim for claim in claims if claim.artifact == artifact]
+        for claim in claims:
             profiles = recorded_profiles(f"{key}/{claim.artifact}", among if profile is None else (profile,)) or [""]
             judged = (judge(claim, key, *read(claim.artifact, name)) for name in profiles)  # each when it is asked for
             first = next(judged)

@@ -105,9 +105,6 @@ def _settings(cells: Cells, *cuts: int) -> Iterable[tuple[str, Cells]]:
     return parts
 
 
-_LOST = "more than a third of MocoSFL's gain is lost"  # of its gain at cut 1, above the untrained encoder
-
-
 def _gap(cells: Cells, cut: int, by: float = 0.0) -> Outcome:
     part = cells.where(cut_layer=cut)
     return ahead(part, "MonAcoSFL", "MocoSFL", each=[*SETTING, "cut_layer"], by=by, column="scheme")
@@ -123,6 +120,12 @@ def _much(cells: Cells, scheme: str) -> Quantity:
     return STRONG * cells.mean(scheme=scheme, cut_layer=1)
 
 
+def _loses_much(cells: Cells, loss: Quantity, cuts: str) -> Outcome:
+    """What MocoSFL loses from some cuts to deeper ones is much."""
+    name = f"more than a third of MocoSFL's gain is lost from {cuts}"  # of its gain at cut 1
+    return within(cells, loss - _much(cells, "MocoSFL"), name, low=0.0)
+
+
 @claim("monacosfl-fig1-accuracy-gap-at-optimum", ours=_accuracy)
 def accuracy_gap_at_optimum(cells: Cells) -> Outcome:
     parts = []
@@ -130,7 +133,7 @@ def accuracy_gap_at_optimum(cells: Cells) -> Outcome:
         moco, monaco = (_loss(part, scheme, 11) for scheme in METHODS)
         parts += [
             _gap(part, 11),
-            within(part, moco - _much(part, "MocoSFL"), f"{_LOST} from cut 1 to 11, {where}", low=0.0),
+            _loses_much(part, moco, f"cut 1 to 11, {where}"),
             within(part, 0.5 * moco - monaco, f"half of what MocoSFL loses − MonAcoSFL's loss, {where}", low=0.0),
         ]
     return every(parts)
@@ -144,8 +147,7 @@ def depth_hurts_mocosfl(cells: Cells) -> Outcome:
             deepest = part.levels("cut_layer")[-1]
             if deepest < 9:
                 raise NotRun("needs a cut of 9 or more")
-            loss = _loss(part, "MocoSFL", deepest) - _much(part, "MocoSFL")
-            parts.append(within(part, loss, f"{_LOST} from cut 1 to {deepest:g}, {where}", low=0.0))
+            parts.append(_loses_much(part, _loss(part, "MocoSFL", deepest), f"cut 1 to {deepest:g}, {where}"))
     return every(parts)
 
 
@@ -157,8 +159,7 @@ def unreliable_beyond_7(cells: Cells) -> Outcome:
         for cut in (1, 7, 9):
             part.where(cut_layer=cut)
         shallow, deep = (part.mean(cut_layer=list(cuts)) for cuts in (range(1, 8), range(9, 18)))
-        loss = shallow - deep - _much(part, "MocoSFL")
-        parts.append(within(part, loss, f"{_LOST} from cuts 1 to 7 to cuts 9 to 17, {where}", low=0.0))
+        parts.append(_loses_much(part, shallow - deep, f"cuts 1 to 7 to cuts 9 to 17, {where}"))
     return every(parts)
 
 

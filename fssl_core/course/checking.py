@@ -19,7 +19,6 @@ from fssl_core.errors import SettingError
 from fssl_core.notices import in_kernel
 from fssl_core.papers.records import recorded_results
 from fssl_core.random import generator
-from fssl_core.settings import Whole
 
 MIME = "application/vnd.fssl.check+json"
 DRAWS = 3  # times that an answer is tested, on other inputs each time
@@ -76,7 +75,7 @@ def check(exercise: str, answer: Any, seed: int = 0) -> None:
         SettingError: there is no such exercise, or the seed is something else.
     """
     known = find_exercise(exercise)
-    settings.checked("seed", seed, Whole)
+    settings.checked("seed", seed, settings.Whole)
     if isinstance(known, Prediction):
         raise SettingError("exercise", exercise, "an exercise for check; this one is for predict")
     _show(checked(known, answer, seed))

@@ -45,15 +45,11 @@ def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
                 yield name, own
 
 
-def with_nested(value: Any) -> Iterator[Settings]:
+def with_nested(settings: Settings) -> Iterator[Settings]:
     """Settings, and all settings within them."""
-    if isinstance(value, Settings):
-        yield value
-        for nested in vars(value).values():
-            yield from with_nested(nested)
-    elif isinstance(value, tuple):
-        for nested in value:
-            yield from with_nested(nested)
+    yield settings
+    for nested in settings.nested:
+        yield from with_nested(nested)
 
 
 def _texts(own: Any, seen: set[int]) -> Iterator[str]:

@@ -22,7 +22,6 @@ A run that was finished before there were digests and checksums is taken as it i
 wrong with it, and nothing can be checked. One that was only begun is started again.
 """
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -559,11 +558,9 @@ def _version(settings: Settings) -> int | str:
     """The version of the code behind a result, of its parts, and of that behind the runs which it builds on."""
     version = getattr(settings, "version", 1)
     others = {f"{name} {number}" for name, number in getattr(settings, "versions", {}).items()}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        for nested in value if isinstance(value, tuple) else (value,):
-            if isinstance(nested, Settings) and hasattr(nested, "version"):
-                others.add(f"{type(nested).__name__} {_version(nested)}")
+    others |= {
+        f"{type(nested).__name__} {_version(nested)}" for nested in settings.nested if hasattr(nested, "version")
+    }
     return f"{version} on {', '.join(sorted(others))}" if others else version
 
 

@@ -78,9 +78,7 @@ def real() -> dict[str, float | list[float]]:
         "moves 2.4 GB and more, MFCL 1.05": (traffic[CUT_1 + MIDDLE].min() / 1000, traffic[modular].min() / 1000),
         "within 0.4 points": best.max() - best.min(),
         "behind by 4.1 points or more": best.max() - probe[others].max(),
-        "with 2.9 MB and 50 billion multiply-adds instead of FedSimCLR's 74.6": (
-            *(memory[CUT_1[1]], memory["FedSimCLR"]),
-        ),
+        "with 2.9 MB and 50 billion multiply-adds instead of FedSimCLR's 74.6": [*memory[[CUT_1[1], "FedSimCLR"]]],
         "explains 1.00 of the variance of what is sent at cut 1, and 0.81 and 0.85": [
             needs.explained[CUT_1].min(),
             *needs.explained[MIDDLE],
@@ -126,14 +124,13 @@ def numbers():
     memory, traffic = full["memory, MB"], full["traffic, MB"] / 1000  # GB
     split_rows = full.index.str.contains("Moco|Monaco", case=False) & full.index.str.contains("cut")
     whole = ~split_rows & ~full.index.str.contains("MFCL|LW|Prog")
-    cut_1, middle = CUT_1, MIDDLE
     stacks = 100 * needs.untrained[modular]
     return real() | {
         "stacks have 27.8 to 29.8 %": (stacks.min(), stacks.max()),
         "with 68.6 %, by 3.1 points (1.1 to 5.2), and by 8.1 at the middle cut (4.3 to 11.8)": [
-            by_classes[cut_1[1]],
-            *own(*cut_1[::-1]),
-            *own(*middle[::-1]),
+            by_classes[CUT_1[1]],
+            *own(*CUT_1[::-1]),
+            *own(*MIDDLE[::-1]),
         ],
         "54.1, 55.6 and 54.7 %": [*by_classes[["FedSimCLR", *L_DAWAS[::-1]]]],
         "a client alone, 50.5": by_classes[ALONE],
@@ -150,20 +147,20 @@ def numbers():
         "in one place 81.2": probe["SimCLR"],
         "26.0 points ahead of it, with an interval of 23.7 to 28.2": ahead("MocoSFL, cut 1", "FL-MoCoV2"),
         "6.5 points ahead, 2.4 to 10.6": ahead("MonAcoSFL, middle cut", "MocoSFL, middle cut"),
-        "within 2.4 points": max(ahead(middle[1], middle[0], "fine-tuning")[1:]),
+        "within 2.4 points": max(ahead(MIDDLE[1], MIDDLE[0], "fine-tuning")[1:]),
         "0.7 MB of memory and 2.2 billion": (split.memory_bytes / MB, split.macs / 1e9),
         "18.9 MB and 117.9": (averaged.memory_bytes / MB, averaged.macs / 1e9),
         "471.9 MB instead of 30.3": (split.traffic_bytes / MB, averaged.traffic_bytes / MB),
         "explains 1.00 of": needs.explained[["MocoSFL, cut 1", "MocoSFL, middle cut", "MonAcoSFL, middle cut"]].min(),
-        "99 % of MocoSFL's and 30 % of MonAcoSFL's": [*named[middle]],
-        "at cut 1 37 % and 32 %": [*named[cut_1]],
+        "99 % of MocoSFL's and 30 % of MonAcoSFL's": [*named[MIDDLE]],
+        "at cut 1 37 % and 32 %": [*named[CUT_1]],
         "more than 23.6 MB or 471.9 MB": (choosable.memory_bytes.max() / MB, choosable.traffic_bytes.max() / MB),
         "at least 0.99 of the variance of what they send": choosable.explained.min(),
         "within 0.8 points": best.max() - best.min(),
         "12.6 points behind (5.6 to 19.6 by itself)": ahead("L-DAWA, after FedAvg", "FedMoCoV3"),
         "LW-FedSSL, 7.6 behind": ahead("L-DAWA, after FedAvg", "LW-FedSSL")[0],
-        "with 10.8 at cut 1 and 89.8 at the middle cut": (memory[cut_1].mean(), memory[middle].mean()),
-        "moves 0.80 to 1.57 TB": [f(traffic[cut_1 + middle]) / 1000 for f in (min, max)],
+        "with 10.8 at cut 1 and 89.8 at the middle cut": (memory[CUT_1].mean(), memory[MIDDLE].mean()),
+        "moves 0.80 to 1.57 TB": [f(traffic[CUT_1 + MIDDLE]) / 1000 for f in (min, max)],
         "MFCL needs 143.8 MB and 21.0 GB": (memory["MFCL(TN)"], traffic["MFCL(TN)"]),
         "LW-FedSSL 553.0 MB and 1.2 GB": (memory["LW-FedSSL"], traffic["LW-FedSSL"]),
         "at least 914.9 MB, and 3.6 GB or more": (memory[whole].min(), traffic[whole].min()),
