@@ -107,13 +107,14 @@ def test_whole_steps():
     assert not missed
 
 
-def test_a_transformer():
-    """ViT-Tiny at half its width, as the profile `workstation` has it."""
+@pytest.mark.parametrize(("architecture", "norm", "width"), [("vit-tiny", "layer", 32), ("mobilenetv2", "group", 16)])
+def test_other_architectures(architecture, norm, width):
+    """As the profile `workstation` has them: half and a quarter of their width."""
     torch.set_num_threads(1)
-    steps = [dense_step("layer", 32, 100, precision, "vit-tiny") for precision in PRECISIONS]
+    steps = [dense_step(norm, width, 100, precision, architecture) for precision in PRECISIONS]
     exact, rough = milliseconds(*steps)
-    print(f"\nViT-Tiny, half its width: {exact:.0f} and {rough:.0f} ms, {rough / exact:.2f}")
-    assert rough <= bar(32) * exact
+    print(f"\n{architecture} of width {width}: {exact:.0f} and {rough:.0f} ms, {rough / exact:.2f}")
+    assert rough <= bar(width) * exact
 
 
 @pytest.mark.parametrize("engine", ["split", "averaging"])

@@ -222,6 +222,24 @@ def test_stacked_models_equal_a_loop_on_cuda(architecture):
     assert (rough - alone).norm() < 1.5 * (rough_alone - alone).norm() < 0.3 * alone.norm()
 
 
+@pytest.mark.parametrize("clients", [1, 3])
+def test_strided_depthwise_convolutions_are_float32s_under_autocast(monkeypatch, clients):
+    """Of a model alone and of stacked ones; what comes out is bfloat16 again, what is learned float32."""
+    monkeypatch.setattr("fssl_core.models.layers.multiplies_bfloat16", lambda: True)
+    layer = initialise_(Conv2d(4, 4, 3, 2, groups=4, bias=True), generator(0, "initialise"))
+    state = stack([layer] * clients)
+    images = torch.rand(2, 4 * clients, 8, 8, generator=generator(0, "images")).requires_grad_()
+    exact = functional_call(layer, state, (images,))
+    with torch.autocast("cpu", torch.bfloat16):
+        made = functional_call(layer, state, (images,))
+    assert made.dtype == torch.bfloat16
+    assert torch.equal(made, exact.bfloat16())
+    weights = torch.rand(made.shape, generator=generator(0, "weights")).bfloat16()
+    wanted = torch.autograd.grad(exact, (images, *state.values()), weights.float())
+    for gradient, expected in zip(torch.autograd.grad(made, (images, *state.values()), weights), wanted, strict=True):
+        assert torch.equal(gradient, expected)
+
+
 # ---------------------------------------------------------------- memory layout
 
 
