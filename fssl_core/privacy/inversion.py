@@ -35,7 +35,7 @@ from fssl_core.federation.clients import BACKENDS
 from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.privacy.decoder import DecoderName, Shape, decoder_versions
 from fssl_core.privacy.decoder_training import reconstruct, train_decoders
-from fssl_core.privacy.image_quality import MEASURES, check_size, quality
+from fssl_core.privacy.image_quality import MEASURES, check_size, explained, quality
 from fssl_core.random import generator
 from fssl_core.settings import Count, NonNegative, Range, Settings, Share, added, check_choice
 
@@ -120,11 +120,12 @@ class InversionSettings(Settings):
         """Attack every target, and leave tables and tensors in the run's folder.
 
         Table ``attack``: for each target (its place in ``targets``) the means over the attacked images of mse, psnr
-        in decibel and ssim, their standard errors, best_epoch, and the shape of the latent. Table ``reference``: the
-        same measures of each target's untrained decoder, and of the mean of the attacker's images as the guess for
-        every image. Table ``history``: train_mse and validation_mse by target and epoch. Tensors ``reconstructions``:
-        of the first attacked images the uint8 ``originals`` ``[images, C, H, W]`` and ``reconstructions``
-        ``[targets, images, C, H, W]``.
+        in decibel and ssim, their standard errors, the mean over the first attacked images of
+        :func:`~fssl_core.privacy.image_quality.explained`, best_epoch, and the shape of the latent. Table
+        ``reference``: mse, psnr and ssim of each target's untrained decoder, and of the mean of the attacker's images
+        as the guess for every image. Table ``history``: train_mse and validation_mse by target and epoch. Tensors
+        ``reconstructions``: of the first attacked images the uint8 ``originals`` ``[images, C, H, W]`` and
+        ``reconstructions`` ``[targets, images, C, H, W]``.
 
         Args:
             run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of``, the checkpoint and the writers
@@ -216,16 +217,19 @@ class InversionSettings(Settings):
             for decoders in (trained.decoders, trained.untrained)
         )
         best_epoch, history = trained.best_epoch, trained.history
+        shown = (reconstructions[:, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu()
+        originals = attacked_images[:SHOWN_IMAGES].cpu()
         return [
             {
                 "attack": {
                     **quality(reconstructions[row], _pixels(attacked_images)),
+                    "explained": explained(shown[row], originals).mean().item(),
                     "best_epoch": best_epoch[row],
                     "latent": "x".join(map(str, features.shape[2:])),
                 },
                 "untrained": quality(guesses[row], _pixels(attacked_images)),
                 "history": history[history["target"] == row].drop(columns="target").to_dict("records"),
-                "reconstructions": (reconstructions[row, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu(),
+                "reconstructions": shown[row],
             }
             for row in range(len(clients))
         ]

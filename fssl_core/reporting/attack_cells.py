@@ -13,7 +13,7 @@ from torch import Tensor
 from fssl_core.errors import DataError
 from fssl_core.experiments.store import Run
 from fssl_core.privacy.image_quality import MEASURES, explained, quality
-from fssl_core.privacy.inversion import SHOWN_IMAGES, InversionSettings
+from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.privacy.reconstruction import ReconstructionSettings
 from fssl_core.training.modular import AutoencoderSettings
 from fssl_core.training.split import SplitSettings
@@ -31,8 +31,8 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         The columns system (``"MFCL"``, or the method of split learning), attack (``"decoder"``, ``"search"`` or
         ``"search, model unknown"``), layers (on the client), seed, latent (the shape of what is sent), mse, psnr
         (decibel) and ssim, means over the attacked images; explained (see
-        :func:`fssl_core.privacy.image_quality.explained`), the mean over the first eight of them, which a decoder's
-        run keeps; representation_error (of a search), official_data and key. With ``mean_image_`` before them, the
+        :func:`fssl_core.privacy.image_quality.explained`), of a decoder the mean over the first eight of them, which
+        its run keeps; representation_error (of a search), official_data and key. With ``mean_image_`` before them, the
         four measures of the mean of a decoder's own images as the guess for every image, in all rows of the same
         system and seed.
     """
@@ -41,23 +41,23 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
     for settings in attacks:
         run = Run(settings)
         if isinstance(settings, InversionSettings):
-            measured = run.table("attack").to_dict("records")
+            table = run.table("attack")
+            if "explained" not in table:  # of a run that was made before there was this column
+                table["explained"] = _explained(run.tensors("reconstructions"))
+            measured = table.to_dict("records")
             new = {(system, settings.seed) for system, _ in _targets(settings)} - guesses.keys()
             if new:
                 guesses |= dict.fromkeys(new, _mean_image(settings))
         else:
             measured = [run.summary]
-        kept = run.tensors("reconstructions")
-        originals, reconstructions = kept["originals"][:SHOWN_IMAGES], kept["reconstructions"][:, :SHOWN_IMAGES]
-        for (system, layers), values, images in zip(_targets(settings), measured, reconstructions, strict=True):
+        for (system, layers), values in zip(_targets(settings), measured, strict=True):
             rows.append(
                 {
                     "system": system,
                     "attack": _name(settings),
                     "layers": layers,
                     "seed": settings.seed,
-                    **{name: values[name] for name in ("latent", *MEASURES)},
-                    "explained": explained(images, originals).mean().item(),
+                    **{name: values[name] for name in ("latent", *MEASURES, "explained")},
                     "representation_error": values.get("representation_error"),
                     "official_data": run.summary["official_data"],
                     "key": settings.key,
@@ -68,6 +68,11 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         return cells
     beside = pd.DataFrame(guesses.values(), index=pd.MultiIndex.from_tuples(guesses, names=["system", "seed"]))
     return cells.join(beside, on=beside.index.names)
+
+
+def _explained(kept: dict[str, Tensor]) -> list[float]:
+    """For each target, of what a decoder's run keeps."""
+    return [explained(images, kept["originals"]).mean().item() for images in kept["reconstructions"]]
 
 
 def attack_pictures(

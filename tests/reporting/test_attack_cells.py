@@ -1,3 +1,4 @@
+import pandas as pd
 import pytest
 import torch
 
@@ -42,13 +43,26 @@ def test_each_target_of_each_attack_has_a_row_with_the_figures_of_its_run(attack
     assert cells.mse.tolist() == [*decoder.table("attack").mse, *(run.summary["mse"] for run in searches)]
     assert cells.key.tolist() == [attacks[0].key, *(settings.key for settings in attacks)]
     assert cells.representation_error.isna().tolist() == [True, True, False, False, False]
-    # pixels are stored in steps of 1/255
-    assert cells.explained[2:].tolist() == pytest.approx([run.summary["explained"] for run in searches], abs=0.01)
+    assert cells.explained[2:].tolist() == [run.summary["explained"] for run in searches]
     kept = decoder.tensors("reconstructions")
     for made, share in zip(kept["reconstructions"], cells.explained[:2], strict=True):
         pairs = zip(made.flatten(1).float(), kept["originals"].flatten(1).float(), strict=True)
         correlation = torch.stack([torch.corrcoef(torch.stack(pair))[0, 1] for pair in pairs])
         assert share == pytest.approx(correlation.square().mean().item(), abs=1e-4)
+
+
+def test_tables_are_enough_and_runs_without_the_share_take_it_from_their_pictures(attacks, monkeypatch):
+    expected = attack_cells(attacks)
+    whole = Run.table
+
+    def before(run, name):
+        return whole(run, name).drop(columns="explained", errors="ignore")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "table", before)
+        pd.testing.assert_frame_equal(attack_cells(attacks), expected)
+    monkeypatch.setattr(Run, "tensors", lambda run, name: pytest.fail("an archive leaves them out"))
+    pd.testing.assert_frame_equal(attack_cells(attacks), expected)
 
 
 def test_the_guess_of_the_mean_image_stands_beside_all_attacks_of_its_system_and_seed(attacks):
