@@ -88,6 +88,11 @@ class ReconstructionSettings(Settings):
             expected = f"True for {type(self.target).__name__}, whose server has the client's model"
             raise SettingError("collusion", self.collusion, expected)
         check_choice("surrogate", self.surrogate, SURROGATES)
+        if self.collusion and self.surrogate != "random":
+            raise SettingError("surrogate", self.surrogate, "random with collusion, which needs no surrogate")
+        if self.secure_aggregation and not self._sends_views:
+            expected = f"False for {type(self.target).__name__}: gradients are the attacker's in MFCL's phase 2 alone"
+            raise SettingError("secure_aggregation", self.secure_aggregation, expected)
         if self.unmix and getattr(self.target, "datamix", 1) != 2:
             raise SettingError(
                 "unmix", self.unmix, "False where the target's datamix is not 2: mixtures of two examples"

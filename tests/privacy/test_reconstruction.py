@@ -313,6 +313,8 @@ def test_phase_2_is_not_needed():
         ({"target": SPLIT, "collusion": False}, "collusion=False .*True for SplitSettings, whose server has the"),
         ({"unmix": True}, "unmix=True cannot be used: expected False where the target's datamix is not 2"),
         ({"unmix": True, "target": SPLIT}, "unmix=True"),
+        ({"surrogate": "fitted"}, "surrogate='fitted' cannot be used: expected random with collusion"),
+        ({"secure_aggregation": True, "target": SPLIT}, "secure_aggregation=True .*False for SplitSettings"),
         ({"surrogate": "trained"}, "surrogate='trained' cannot be used: expected one of random, fitted"),
         ({"images": 1}, "images=1 cannot be used: expected at least 2"),
         ({"iterations": 0}, "iterations=0"),
