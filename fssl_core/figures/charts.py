@@ -18,6 +18,7 @@ from fssl_core.settings import check_choice
 
 MOST_TICKS = 15  # of a number, of which each value has its tick
 WIDTH = 0.8  # of the bars of one x, whose places are 1 apart
+SAME = 1e-9  # accuracies of untrained models that are no further apart
 
 
 @style.use_style()
@@ -98,6 +99,8 @@ def curves(
 
     Args:
         frame: tidy, with the columns ``x``, ``hue``, ``panel`` and the metrics; a row without a metric is left out.
+            What an untrained model reaches (``untrained`` beside ``accuracy``, ``untrained_<metric>`` beside others,
+            as :func:`~fssl_core.experiments.run_beside_untrained` names them) is drawn as a line where it is known.
         x: column of the x axis; its values become the ticks.
         metrics: column -> label of the y axis.
         hue: column whose values become lines; a method has its colour of all figures.
@@ -144,6 +147,7 @@ def by_round(
     chance: float | None = None,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     x: str = "round",
+    own_axes: bool = False,
 ) -> Figure:
     """:func:`curves` over the rounds of a federation, with the standard deviation as a band.
 
@@ -153,6 +157,7 @@ def by_round(
         log: the metrics whose axis is logarithmic.
         bounds: metric -> the least and the largest value that it can have, where its bands end; those of a fraction
             end at 0 and 1.
+        own_axes: panels of one metric are drawn in scales of their own, where these are far apart.
 
     Raises:
         SettingError: ``percent``, ``log`` or ``bounds`` names no metric.
@@ -184,7 +189,7 @@ def by_round(
         )  # fmt: skip
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
 
-    fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x, percent, log, chance)
+    fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x, percent, log, chance, own_axes)
     note = style.spread_note(sizes, "lines", "bands")
     return style.finish(fig, title, subtitle, f"{note}, cut off where the quantity ends" if any(cut) else note)
 
@@ -200,13 +205,14 @@ def _grid(
     percent: Collection[str],
     log: Collection[str],
     chance: float | None,
+    own_axes: bool = False,
 ) -> tuple[Figure, Iterable[int]]:
     """A panel for each metric and value of ``panel``, and of how many rows each mean is."""
     for name in (*percent, *log):
         check_choice("metric", name, metrics)
     groups = [(None, frame)] if panel is None else list(frame.groupby(panel, sort=False))
     columns = min(3, len(groups) if len(groups) > 1 else len(metrics))
-    share = False if len(groups) == 1 else "row" if len(metrics) > 1 else True
+    share = False if len(groups) == 1 or own_axes else "row" if len(metrics) > 1 else True
     if len(metrics) > 1:
         columns = columns if len(groups) == 1 else len(groups)
     count = len(groups) * len(metrics)
@@ -214,6 +220,7 @@ def _grid(
     panels = ((metric, value, rows) for metric in metrics for value, rows in groups)
     for axes, (metric, value, rows) in zip(grid, panels, strict=True):
         draw(axes, rows, metric)
+        _draw_untrained(axes, rows, x, metric, hue)
         axes.set_xlabel(x_label)
         axes.set_ylabel("")
         if chance is not None and metric in percent:
@@ -226,6 +233,26 @@ def _grid(
             style.percent_axis(axes, metrics[metric]) if metric in percent else axes.set_ylabel(metrics[metric])
     cell = [hue, x] if panel is None else [panel, hue, x]
     return fig, frame.groupby(cell)[list(metrics)].count().to_numpy().ravel()
+
+
+def _untrained(frame: pd.DataFrame, metric: str) -> str | None:
+    """The column that says what an untrained model reaches of a metric; None where nothing is known of it."""
+    name = "untrained" if metric == "accuracy" else f"untrained_{metric}"
+    return name if name in frame and frame[name].notna().any() else None
+
+
+def _draw_untrained(axes: Axes, rows: pd.DataFrame, x: str, metric: str, hue: str) -> None:
+    """A line over x; one in the colour of each method where their untrained models differ."""
+    if (column := _untrained(rows, metric)) is None:
+        return
+    levels = rows.dropna(subset=metric).pivot_table(column, x, hue, sort=False).sort_index()  # means over seeds
+    colours = {name: look.colour for name, look in style.method_styles(levels.columns).items()}
+    if (levels.max(axis=1) - levels.min(axis=1)).max() < SAME:
+        levels, colours = levels.mean(axis=1).to_frame("all"), {"all": "black"}
+    axes.plot([], [], **style.UNTRAINED)  # for the legend
+    for name, line in levels.items():
+        look = style.UNTRAINED | {"color": colours[name], "label": None}
+        axes.axhline(line.iloc[0], **look) if len(line) == 1 else axes.plot(line.index, line, **look)
 
 
 @style.use_style()
@@ -253,7 +280,8 @@ def bars(
     a value, a diamond, "not run" stands instead.
 
     Args:
-        frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out.
+        frame: tidy, with the columns ``x``, ``y``, ``hue`` and ``panel``; rows without ``y`` are left out. What an
+            untrained model reaches is a line across its bar where the frame has it, as in :func:`curves`.
         x: column of the groups of bars: numbers ascend, words come in order of appearance.
         y: column of the heights.
         hue: column whose values become the bars of a group, in the styles of :func:`style.method_styles`.
@@ -338,6 +366,7 @@ def _write_means(
     x, y, hue = options["x"], options["y"], options["hue"]
     values = {cell: rows.to_numpy() for cell, rows in ours.groupby([x, hue])[y]}
     printed = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
+    untrained = None if (column := _untrained(ours, y)) is None else ours.groupby([x, hue])[column].mean()
     text = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
     at_bottom = text | {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "zorder": 5}
     for cell in values | printed:
@@ -347,6 +376,9 @@ def _write_means(
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             axes.annotate("not run", (x_position, 0), color=style.GREY, bbox=box, **at_bottom)
             continue
+        if untrained is not None:
+            half = 0.5 * WIDTH / len(options["hue_order"])
+            axes.plot([x_position - half, x_position + half], [untrained[cell]] * 2, **style.UNTRAINED)
         mean, std = style.mean_and_std(values[cell])
         written = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}" if abs(mean) < 1e6 else f"{mean:.1e}"
         axes.annotate(written, (x_position, 0), color=style.text_on(options["palette"][cell[1]]), **at_bottom)

@@ -81,8 +81,9 @@ def misalignment(
 
     Args:
         steps: a row per step with the columns setting, method, seed, step, misalignment, misalignment_before_sync and
-            synced; a panel per setting.
+            synced; a panel per setting, which says its number of seeds where others have another.
     """
+    seeds = steps.groupby("setting")["seed"].nunique()
     groups = list(steps.groupby("setting", sort=False))
     most = 2 if len(groups) == 4 else 3
     fig, grid = style.panels(len(groups), width=max(4.0, 6.5 / len(groups)), height=3.2, most=most, sharey=True)
@@ -106,7 +107,8 @@ def misalignment(
         axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))  # 2 and 5 too
         axes.yaxis.set_minor_locator(NullLocator())
         axes.grid(False, axis="x")
-        axes.set_title(setting)
+        number = f" ({seeds[setting]} seed{'s' * (seeds[setting] > 1)})" if seeds.nunique() > 1 else ""
+        axes.set_title(f"{setting}{number}")
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if style.first_column(axes):

@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import Normal, Stroke
 
 MUTED = "#5f6368"
 GREY = "#949494"
@@ -23,9 +24,14 @@ CUT_LAYER = "cut layer (layers on the client)"
 PRINTED_MARK = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 BAR = {"edgecolor": "black", "linewidth": 0.5}
 CHANCE = {"color": GREY, "linestyle": ":", "zorder": 0.5, "label": "chance"}
+UNTRAINED = {  # what a model reaches before it is trained; its white rim shows it on dark bars
+    "color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 1.2, "label": "untrained", "zorder": 3.5,
+    "path_effects": [Stroke(linewidth=2.8, foreground="white"), Normal()],
+}  # fmt: skip
 DASHES = {"-": "", "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's, as seaborn takes them
 LAST = (  # in a legend
-    "front of all goals", "front of the two axes", "cheapest cut", "a grey view", "mean image", "paper", "chance",
+    "front of all goals", "front of the two axes", "cheapest cut", "a grey view", "mean image", "paper",
+    "untrained", "chance",
 )  # fmt: skip
 
 

@@ -68,6 +68,21 @@ def test_the_legend_names_the_paper_only_where_it_has_values():
     assert key(draw(OURS)) == key(draw(OURS, paper=PAPER.iloc[:0])) == ["MocoSFL-1", "MocoSFL-3"]
 
 
+def test_each_bar_has_the_line_of_its_untrained_models():
+    """Where nothing is known of them, as from scratch, there is none."""
+    figure = draw(OURS.assign(untrained=[0.2, 0.4, float("nan"), float("nan"), 0.1]))
+    levels = [
+        [(line.get_xdata().mean(), line.get_ydata()[0]) for line in axes.lines if line.get_path_effects()]
+        for axes in figure.axes
+    ]
+    at = pytest.approx(-0.2)
+    assert [[place for place in panel if place[1] == place[1]] for panel in levels] == [
+        [(at, pytest.approx(0.3))],
+        [(pytest.approx(0.8), 0.1)],
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["MocoSFL-1", "MocoSFL-3", "untrained"]
+
+
 def test_other_units_are_written_as_they_are():
     figure = bars(
         OURS[OURS["seed"] == 0].assign(accuracy=1234.2),

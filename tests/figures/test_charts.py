@@ -74,6 +74,45 @@ def test_curves_draw_means_with_their_spread_in_percent():
     assert sum(len(dots.get_offsets()) for dots in left.collections if len(dots.get_paths()) == 1) >= 12
 
 
+@pytest.mark.parametrize("chart", ["curves", "by_round"])
+@pytest.mark.parametrize(
+    ("untrained", "levels"),
+    [
+        ([0.2, 0.2], {"black": [0.2, 0.3]}),  # both methods begin with the same models
+        ([0.2, 0.25], {METHOD_COLOURS["MocoSFL"]: [0.2, 0.3], METHOD_COLOURS["MonAcoSFL"]: [0.25, 0.35]}),
+        ([np.nan, np.nan], {}),
+    ],
+)
+def test_curves_draw_what_untrained_models_reach(chart, untrained, levels):
+    frame = pd.DataFrame(
+        {"method": method, "round": x, "knn": 0.5, "untrained_knn": level + 0.1 * (x - 1) + 0.01 * seed}
+        for method, level in zip(("MocoSFL", "MonAcoSFL"), untrained, strict=True)
+        for x in (1, 2)
+        for seed in (-1, 1)
+    )
+    where = ("round",) if chart == "curves" else ()
+    options = {"panel": None, "percent": ["knn"], "subtitle": "toy", "title": "t"}
+    figure = drawn(getattr(charts, chart)(frame, *where, {"knn": "kNN"}, **options))
+    expected = ["MocoSFL", "MonAcoSFL", "untrained"]
+    assert key(figure) == (expected if levels else expected[:2])
+    dashed = {line.get_color(): line.get_ydata() for line in lines(figure.axes[0]) if line.get_path_effects()}
+    assert dashed.keys() == levels.keys()
+    for colour, values in levels.items():
+        np.testing.assert_allclose(dashed[colour], values)
+
+
+@pytest.mark.parametrize(("own_axes", "limits"), [(False, 1), (True, 2)])
+def test_panels_of_a_metric_share_a_scale_unless_they_are_far_apart(own_axes, limits):
+    frame = pd.DataFrame(
+        {"ssl_method": ssl, "method": "FedAvg", "round": x, "norm": level * x, "cosine": 1 / x}
+        for ssl, level in (("SimCLR", 1), ("Barlow Twins", 100))
+        for x in (1, 2)
+    )
+    metrics = {"norm": "norm", "cosine": "cosine"}
+    figure = drawn(charts.by_round(frame, metrics, own_axes=own_axes, subtitle="toy", title="t"))
+    assert len({axes.get_ylim() for axes in figure.axes[:2]}) == limits
+
+
 def test_curves_draw_any_quantity_as_it_is_beside_the_papers():
     frame = pd.DataFrame(
         {"kind": kind, "epsilon": x, "error": level + x} for kind, level in (("a", 0), ("b", 10)) for x in (0.5, 1, 4)
