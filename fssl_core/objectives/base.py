@@ -73,7 +73,7 @@ class SelfSupervisedModel(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective(Settings):
+class Objective(Settings, ABC):
     """Settings of a method.
 
     Args:
@@ -129,9 +129,9 @@ class Objective(Settings):
         """The target branch, a copy of encoder and projector; None for methods without."""
         return copy.deepcopy(nn.Sequential(model.encoder, model.projector)) if self.has_target else None
 
+    @abstractmethod
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "Learner":
         """The objective at work on a model: matrices of one row each, ``online`` with room for gradients."""
-        raise NotImplementedError
 
     def pool(
         self, contributions: dict[int, dict[str, Tensor]], before: dict[str, Tensor], generator: torch.Generator

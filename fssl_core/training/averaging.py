@@ -46,12 +46,12 @@ from fssl_core.federation.aggregation import (
     combine_coordinates,
     weights,
 )
-from fssl_core.federation.client_updates import CLIENT_UPDATES, EUC, ClientUpdate, FedEMA, FedU
+from fssl_core.federation.client_updates import EUC, ClientUpdate, FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.faults import FAULTS, LARGEST_SCALE, falsify, faulty_clients
 from fssl_core.federation.participation import sample_clients, without_dropouts
 from fssl_core.federation.rows import Rows, Settled
-from fssl_core.objectives import OBJECTIVES, MoCoV2, Objective, SelfSupervisedModel
+from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range
 from fssl_core.training.settings import SELECTIONS, RoundSettings
@@ -136,13 +136,6 @@ class AveragingSettings(RoundSettings):
 
     def check(self) -> None:
         super().check()
-        for name, kind, kinds in (
-            ("objective", Objective, OBJECTIVES),
-            ("client_update", ClientUpdate, CLIENT_UPDATES),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                choices = ", ".join(f"{option.__name__}()" for option in kinds.values())
-                raise SettingError(name, getattr(self, name), f"one of {choices}")
         check_choice("aggregation", self.aggregation, (*RULES, *ROBUST_RULES, *COORDINATE_RULES))
         check_choice("layers", self.layers, LAYERS if self.aggregation not in BY_KIND else ["tensor"])
         check_choice("target_at_start", self.target_at_start, TARGETS)
