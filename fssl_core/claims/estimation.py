@@ -122,7 +122,7 @@ class _Stratum:
         if not of_noise:  # a single cell, or cells without a seed in common: the two cannot be told apart
             return Estimate(value, float(np.sqrt(max(own, common) * within)), freedom)
         of_seeds = freedom - of_noise
-        seeds = (within * freedom - noise * of_noise) / of_seeds
+        seeds = max(within * freedom - noise * of_noise, 0.0) / of_seeds  # rounding may leave less than nothing
         common *= of_seeds / freedom
         parts = np.array([common * seeds, max(own - common, 0.0) * noise])
         variance, freedom = _welch_satterthwaite(parts, np.array([of_seeds, of_noise]))

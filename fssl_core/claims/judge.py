@@ -133,12 +133,12 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
     return verdicts if len(answers) > 1 else [replace(verdicts[0], reading=AS_PRINTED)]
 
 
-def check_claims(artifact_id: str, results: pd.DataFrame, profile: str, data: str = "") -> list[Verdict]:
+def check_claims(artifact_id: str, results: pd.DataFrame, profile: str) -> list[Verdict]:
     """The verdicts on all claims of one artifact, e.g. ``"monacosfl/fig3"``, on its results."""
     check_choice("profile", profile, PROFILES)
     key, _, artifact = artifact_id.partition("/")
     claims = [claim for claim in paper_claims(key) if claim.artifact == artifact]
-    return [verdict for claim in claims for verdict in judge(claim, key, results, profile, data)]
+    return [verdict for claim in claims for verdict in judge(claim, key, results, profile)]
 
 
 def all_verdicts(

@@ -206,9 +206,7 @@ def ahead(
     return _all(statements, f"{_or(winners)} and {_or(losers)} side by side", absent)
 
 
-def best(
-    cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *, each: Sequence[str] = (), by: float = 0.0
-) -> Outcome:
+def best(cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *, each: Sequence[str] = ()) -> Outcome:
     """In each part one of the candidates is ahead of all rivals there are; one that no part has leaves that open."""
     parts = []
     for _, part in cells.each(*each):
@@ -216,7 +214,7 @@ def best(
         against = [rival for rival in rivals if rival in have]
         those = [candidate for candidate in _listed(candidates) if candidate in have]
         if those and against:
-            parts.append(any_of(ahead(part, one, against, each=each, by=by) for one in those))
+            parts.append(any_of(ahead(part, one, against, each=each) for one in those))
     if not parts:
         raise NotRun(f"needs {_or(candidates)} beside {_or(rivals)}")
     return every([*parts, *_absent(cells, "method", rivals)])

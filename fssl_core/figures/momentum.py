@@ -107,7 +107,7 @@ def misalignment(
         axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))  # 2 and 5 too
         axes.yaxis.set_minor_locator(NullLocator())
         axes.grid(False, axis="x")
-        number = f" ({seeds[setting]} seed{'s' * (seeds[setting] > 1)})" if seeds.nunique() > 1 else ""
+        number = f", n = {seeds[setting]}" if seeds.nunique() > 1 else ""
         axes.set_title(f"{setting}{number}")
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))

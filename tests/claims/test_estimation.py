@@ -168,6 +168,15 @@ def test_runs_that_agree_differ_by_nothing_and_not_by_a_rounding_error():
     assert (found.value, found.error) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("cells", [2, 5, 13])
+def test_seeds_that_agree_add_nothing_and_not_less_by_a_rounding_error(cells):
+    """What seeds add is a difference of two sums of squares, both of rounding errors here."""
+    rows = [(f"m{cell}", seed, 40.0) for cell in range(cells) for seed in range(3)]
+    asked = Cells(pd.DataFrame(rows, columns=["method", "seed", "points"]), "points", ["method"])
+    errors = [asked.mean(method=f"m{cell}").estimate.error for cell in range(cells)]
+    np.testing.assert_allclose(errors, 0, atol=1e-12)
+
+
 def test_of_a_measure_in_steps_an_error_is_at_least_that_of_rounding():
     frame = pd.DataFrame({"method": ["a"] * 3 + ["b"] * 3, "seed": [0, 1, 2] * 2, "rounds": [4.0] * 3 + [6.0] * 3})
     found = {}

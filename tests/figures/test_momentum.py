@@ -53,6 +53,20 @@ def test_misalignment_goes_from_before_to_after_at_a_sync():
     assert syncs == [2]
 
 
+def test_misalignment_says_where_a_setting_has_other_seeds():
+    rows = [("all", 0), ("all", 1), ("some", 0)]
+    steps = pd.DataFrame(
+        {
+            "setting": setting, "method": "MocoSFL", "seed": seed, "step": step, "synced": False,
+            "misalignment_before_sync": 1.0, "misalignment": 1.0,
+        }
+        for setting, seed in rows
+        for step in (1, 2)
+    )  # fmt: skip
+    figure = drawn(momentum.misalignment(steps, subtitle="2 seeds"))
+    assert [axes.get_title("left") for axes in figure.axes] == ["all, n = 2", "some, n = 1"]
+
+
 @pytest.mark.parametrize("x", ["setting", "step"])
 def test_identifiability_draws_own_and_common_with_chance(x):
     frame = pd.DataFrame(
