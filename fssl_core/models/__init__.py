@@ -8,7 +8,7 @@ from torch import nn
 
 from fssl_core.errors import SettingError
 from fssl_core.models.client_module import CUTS, client_module, decoder, joined, modular, remaining_backbone
-from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape
+from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape, output_shape
 from fssl_core.models.heads import GlobalPool, Projector
 from fssl_core.models.initialise import build, initialise_
 from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS, uses_batch_statistics
@@ -29,6 +29,8 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{f"{name}-modular": partial(modular, f"{name}-modular") for name in CUTS},
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
+
+BUILT_IN = frozenset(ARCHITECTURES)  # others are of a user's own
 
 # Of architectures that compute something else than when runs of them were stored: those runs are computed again.
 VERSIONS = {"mobilenetv2": 2, "mobilenetv2-imagenet": 2}
@@ -92,6 +94,15 @@ def _check_layers(name: str, backbone: Backbone) -> None:
         if type(layer) in TORCHS_OWN:
             expected = f"a model with the layers of fssl_core.models.layers in place of torch.nn.{type(layer).__name__}"
             raise SettingError("architecture", name, expected)
+    if name in BUILT_IN:
+        return
+    shape = output_shape(backbone, backbone.channels, backbone.image_size)
+    if len(shape) != 3 or shape[0] != backbone.feature_dim:
+        expected = (
+            f"a model of maps [B, feature_dim, h, w], where its Backbone says feature_dim={backbone.feature_dim} "
+            f"and makes [B, {', '.join(map(str, shape))}]"
+        )
+        raise SettingError("architecture", name, expected)
 
 
 __all__ = [

@@ -26,6 +26,16 @@ def test_it_is_built_by_its_name_with_the_settings_of_a_run(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("layers", "made"), [([Conv2d(4, 12, 3, 2)], r"\[B, 12, 8, 8\]"), ([Conv2d(4, 8, 3), nn.Flatten()], r"\[B, 2048\]")]
+)
+def test_what_it_makes_is_what_it_says(monkeypatch, layers, made):
+    """Else a head that is as wide as it says would fail in the first step, or be left without its last channels."""
+    register(monkeypatch, *layers)
+    with pytest.raises(SettingError, match=rf"architecture='own' .* says feature_dim=8 and makes {made}"):
+        build_backbone("own", width=4)
+
+
+@pytest.mark.parametrize(
     "layer", [nn.Conv2d(4, 8, 1), nn.ConvTranspose2d(4, 8, 1), nn.GroupNorm(1, 4), nn.BatchNorm2d(4)]
 )
 def test_a_layer_that_could_not_be_trained_is_refused_by_name(monkeypatch, layer):
