@@ -93,6 +93,8 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     # A bool is an int to Python, but not to a reader.
     if default is not None and (not fits or (isinstance(checked, bool) and kind is not bool)):
         example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)
+        if kind is list and isinstance(checked, (int, float)):
+            example = [checked]
         raise SettingError(name, value, f"a value of type {kind.__name__} for {notebook}, such as {example!r}")
     return checked
 

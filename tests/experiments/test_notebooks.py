@@ -122,7 +122,7 @@ def test_outside_a_project(tmp_path, monkeypatch):
     ("values", "message"),
     [
         ({"seed": 1}, r"seed=1 .* a parameter of paper1/fig2: profile, seeds, rate"),
-        ({"seeds": 1}, r"seeds=1 .* a value of type list for paper1/fig2, such as \[0, 1\]"),
+        ({"seeds": 1}, r"seeds=1 .* a value of type list for paper1/fig2, such as \[1\]"),
         ({"rate": "fast"}, r"rate='fast' .* type float"),
         ({"epochs": 2.5}, r"epochs=2.5 .* type int"),
         ({"epochs": True}, r"epochs=True .* type int"),

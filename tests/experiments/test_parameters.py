@@ -82,7 +82,7 @@ def test_literals_of_the_right_type_are_taken(name, value, taken):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("seeds", 5, "a value of type list for paper/fig1, such as [0, 1]"),
+        ("seeds", 5, "a value of type list for paper/fig1, such as [5]"),
         ("seeds", "0, 1", "list"),
         ("seeds", "[0, 1", "list"),
         ("seeds", {0, 1}, "list"),
