@@ -282,7 +282,7 @@ def read_image(path: Path, image_size: int, lock: AbstractContextManager | None 
     from PIL import Image, UnidentifiedImageError  # comes with torchvision, whose own decoders are deprecated
     from torchvision.transforms.v2 import functional as F
 
-    with damaged(path), open_file(path) as file:
+    with damaged(path, "Remove it, or put a whole copy in its place."), open_file(path) as file:
         try:
             image = Image.open(file, formats=FORMATS)  # reads no further than the size
         except UnidentifiedImageError as error:

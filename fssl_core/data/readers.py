@@ -32,19 +32,19 @@ RATIO = 100  # how many times larger than its file an array of a MedMNIST npz ma
 
 
 @contextmanager
-def damaged(path: Path) -> Iterator[None]:
+def damaged(path: Path, remedy: str = FETCH_ANEW) -> Iterator[None]:
     """Turn whatever a parser says about a broken file into one error that names the file and the way out."""
     try:
         yield
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{path} is missing, the rest of its set is there. {FETCH_ANEW}") from error
+        raise DataError(f"{path} is missing, the rest of its set is there. {remedy}") from error
     except PermissionError as error:
         raise DataError(f"{error.filename or path} may not be read by this user: change its permissions.") from error
     except Exception as error:  # a parser may raise anything on broken input
         reason = one_line(str(error)) or type(error).__name__
-        raise DataError(f"{path} is damaged or cut short ({reason}). {FETCH_ANEW}") from error
+        raise DataError(f"{path} is damaged or cut short ({reason}). {remedy}") from error
 
 
 def one_line(text: str) -> str:
