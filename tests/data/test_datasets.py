@@ -385,13 +385,13 @@ def test_truncated_files_are_named(root, keep):
     damage(root / "medmnist/toymnist.npz", keep)
     write_images(root / "pets", suffix=".jpg")
     damage(root / "pets/train/dog/0.jpg", keep)
-    for name, file in (
-        ("cifar10", "data_batch_3"),
-        ("fashion-mnist", "train-images-idx3-ubyte.gz"),
-        ("medmnist/toymnist", "toymnist.npz"),
-        ("pets", "dog.0.jpg"),
+    for name, file, remedy in (
+        ("cifar10", "data_batch_3", "Remove it and fetch the set anew"),
+        ("fashion-mnist", "train-images-idx3-ubyte.gz", "Remove it and fetch the set anew"),
+        ("medmnist/toymnist", "toymnist.npz", "Remove it and fetch the set anew"),
+        ("pets", "dog.0.jpg", "Remove it, or put a whole copy in its place"),
     ):
-        with pytest.raises(DataError, match=f"{file} is damaged or cut short .*Remove it and fetch the set anew"):
+        with pytest.raises(DataError, match=f"{file} is damaged or cut short .*{remedy}"):
             load_dataset(name)
 
 
