@@ -462,6 +462,7 @@ def _keys(arguments: argparse.Namespace) -> int:
 
 
 def _serve_split(arguments: argparse.Namespace) -> int:
+    import shutil
     from datetime import datetime
     from pathlib import Path
 
@@ -491,16 +492,21 @@ def _serve_split(arguments: argparse.Namespace) -> int:
             bar.set_postfix(figures, refresh=False)
             bar.update(done - bar.n)
 
-        served = serve_split(
-            settings,
-            bind=arguments.bind,
-            keys=keys,
-            insecure=arguments.insecure,
-            wait=arguments.wait,
-            timeout=arguments.timeout,
-            deadline=arguments.deadline,
-            progress=progress,
-        )
+        try:
+            served = serve_split(
+                settings,
+                bind=arguments.bind,
+                keys=keys,
+                insecure=arguments.insecure,
+                wait=arguments.wait,
+                timeout=arguments.timeout,
+                deadline=arguments.deadline,
+                progress=progress,
+            )
+        except BaseException:
+            if not arguments.out:  # nobody will look for a folder that has a date for a name and no result
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
     store(served, folder)
     print(_text(pd.DataFrame({"result": served.summary.keys(), "value": map(str, served.summary.values())})))
     print(f"\nStored in {folder}.")

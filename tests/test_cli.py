@@ -179,6 +179,7 @@ def test_a_server_that_cannot_listen_or_train_says_why(project, monkeypatch, cap
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("fssl: ")
     assert message in error
+    assert not [*project.glob("runs/network/*")]
 
 
 def test_without_pyzmq_the_network_commands_say_what_to_install(project, monkeypatch, capsys):

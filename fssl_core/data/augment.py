@@ -92,7 +92,9 @@ class Augmentation(Settings):
         if self.blur_kernel < 1 or self.blur_kernel % 2 == 0:
             raise SettingError("blur_kernel", self.blur_kernel, "an odd number of pixels")
         if self.blur > 0 and self.blur_kernel // 2 >= self.size:
-            raise SettingError("blur_kernel", self.blur_kernel, f"less than twice the view's size of {self.size}; or larger images")
+            raise SettingError(
+                "blur_kernel", self.blur_kernel, f"less than twice the view's size of {self.size}; or larger images"
+            )
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """All random numbers of ``count`` images: float32 ``[count, numbers]``, uniform in [0, 1), on the CPU."""
