@@ -257,6 +257,11 @@ def _identity(value: Any) -> Any:
     return [_identity(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def is_own(registered: Any) -> bool:
+    """Whether a function, class or partial that stands in a registry is code of a user's own."""
+    return not getattr(registered, "func", registered).__module__.startswith("fssl_core.")
+
+
 def check_choice(name: str, value: object, allowed: Collection) -> None:
     """Raise :class:`SettingError` unless ``value`` is one of ``allowed``."""
     try:

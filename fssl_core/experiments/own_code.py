@@ -18,7 +18,7 @@ from typing import Any
 from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
 from fssl_core.federation.faults import FAULTS
 from fssl_core.models import ARCHITECTURES
-from fssl_core.settings import Settings
+from fssl_core.settings import Settings, is_own
 
 REGISTRIES = {
     "architecture": [ARCHITECTURES],
@@ -41,7 +41,7 @@ def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
     for setting, registries in REGISTRIES.items():
         name = getattr(settings, setting, None)
         for own in (registry[name] for registry in registries if name in registry):
-            if not getattr(own, "func", own).__module__.startswith("fssl_core."):  # of a partial its function
+            if is_own(own):
                 yield name, own
 
 

@@ -314,6 +314,7 @@ def bars(
     for axes, name in zip(grid, names, strict=True):
         panel_rows, paper_rows = (rows if panel is None else rows[rows[panel] == name] for rows in (ours, paper))
         _draw_bars(axes, panel_rows, paper_rows, options, log)
+        _draw_untrained_bars(axes, panel_rows, options)
         _write_means(axes, panel_rows, paper_rows, options, percent, sizes.nunique() > 1)
         if chance is not None:
             axes.axhline(chance, **style.CHANCE)
@@ -359,6 +360,23 @@ def _draw_bars(axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dic
         )  # fmt: skip
 
 
+def _place(cell: tuple, options: dict) -> float:
+    """Of the middle of a bar, whose cell is its x and method."""
+    group, method = cell
+    number, methods = options["hue_order"].index(method), len(options["hue_order"])
+    return options["order"].index(group) + WIDTH * ((number + 0.5) / methods - 0.5)
+
+
+def _draw_untrained_bars(axes: Axes, ours: pd.DataFrame, options: dict) -> None:
+    """What an untrained model reaches, across each bar."""
+    if (column := _untrained(ours, options["y"])) is None:
+        return
+    half = 0.5 * WIDTH / len(options["hue_order"])
+    for cell, level in ours.groupby([options["x"], options["hue"]])[column].mean().items():
+        place = _place(cell, options)
+        axes.plot([place - half, place + half], [level] * 2, **style.UNTRAINED)
+
+
 def _write_means(
     axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dict, percent: bool, say_number: bool
 ) -> None:
@@ -366,19 +384,14 @@ def _write_means(
     x, y, hue = options["x"], options["y"], options["hue"]
     values = {cell: rows.to_numpy() for cell, rows in ours.groupby([x, hue])[y]}
     printed = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
-    untrained = None if (column := _untrained(ours, y)) is None else ours.groupby([x, hue])[column].mean()
     text = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
     at_bottom = text | {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "zorder": 5}
     for cell in values | printed:
-        x_position = options["order"].index(cell[0])
-        x_position += WIDTH * ((options["hue_order"].index(cell[1]) + 0.5) / len(options["hue_order"]) - 0.5)
+        x_position = _place(cell, options)
         if cell not in values:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             axes.annotate("not run", (x_position, 0), color=style.GREY, bbox=box, **at_bottom)
             continue
-        if untrained is not None:
-            half = 0.5 * WIDTH / len(options["hue_order"])
-            axes.plot([x_position - half, x_position + half], [untrained[cell]] * 2, **style.UNTRAINED)
         mean, std = style.mean_and_std(values[cell])
         written = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}" if abs(mean) < 1e6 else f"{mean:.1e}"
         axes.annotate(written, (x_position, 0), color=style.text_on(options["palette"][cell[1]]), **at_bottom)

@@ -18,7 +18,7 @@ from fssl_core.models.stages import Stages, part, reshape_layer, stages
 from fssl_core.models.twin_norm import TwinNorm, needs_pairs, paired
 from fssl_core.models.vgg import vgg16
 from fssl_core.models.vit import NORM, VITS, initialise_vit_, vit
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import check_choice, check_range, is_own
 
 ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(resnet, name) for name in DEPTHS},
@@ -29,8 +29,6 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     **{f"{name}-modular": partial(modular, f"{name}-modular") for name in CUTS},
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
-
-BUILT_IN = frozenset(ARCHITECTURES)  # others are of a user's own
 
 # Of architectures that compute something else than when runs of them were stored: those runs are computed again.
 VERSIONS = {"mobilenetv2": 2, "mobilenetv2-imagenet": 2}
@@ -82,6 +80,8 @@ def build_backbone(
     if name not in VITS:
         backbone = build(make, generator)
         _check_layers(name, backbone)
+        if is_own(ARCHITECTURES[name]):
+            _check_maps(name, backbone)
         return backbone
     with torch.device("meta"):  # as in `build`
         backbone = make()
@@ -94,8 +94,9 @@ def _check_layers(name: str, backbone: Backbone) -> None:
         if type(layer) in TORCHS_OWN:
             expected = f"a model with the layers of fssl_core.models.layers in place of torch.nn.{type(layer).__name__}"
             raise SettingError("architecture", name, expected)
-    if name in BUILT_IN:
-        return
+
+
+def _check_maps(name: str, backbone: Backbone) -> None:
     shape = output_shape(backbone, backbone.channels, backbone.image_size)
     if len(shape) != 3 or shape[0] != backbone.feature_dim:
         expected = (

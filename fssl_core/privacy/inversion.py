@@ -217,7 +217,7 @@ class InversionSettings(Settings):
             for decoders in (trained.decoders, trained.untrained)
         )
         best_epoch, history = trained.best_epoch, trained.history
-        shown = (reconstructions[:, :SHOWN_IMAGES] * 255).round().to(torch.uint8).cpu()
+        shown = as_uint8(reconstructions[:, :SHOWN_IMAGES])
         originals = attacked_images[:SHOWN_IMAGES].cpu()
         return [
             {
@@ -239,6 +239,11 @@ def draw_images(images: Tensor, count: int, purpose: str, seed: int) -> Tensor:
     """``count`` of the images in a random order: the same ones in all attacks of one seed and purpose."""
     rows = torch.randperm(len(images), generator=generator(seed, purpose))[:count]
     return images[rows.to(images.device)]
+
+
+def as_uint8(pixels: Tensor) -> Tensor:
+    """Pixels in [0, 1] as they are stored, on the CPU."""
+    return (pixels * 255).round().to(torch.uint8).cpu()
 
 
 def _sent(clients: Sequence[nn.Module], images: Tensor, data: Dataset, precision: str) -> Tensor:

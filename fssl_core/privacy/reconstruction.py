@@ -29,7 +29,7 @@ from fssl_core.errors import SettingError
 from fssl_core.models import paired
 from fssl_core.objectives.reconstruction import LOSSES
 from fssl_core.privacy.image_quality import check_size, explained, mse, quality
-from fssl_core.privacy.inversion import draw_images
+from fssl_core.privacy.inversion import as_uint8, draw_images
 from fssl_core.privacy.matching import GradientDistance, match
 from fssl_core.privacy.threat import ACTIVATION_MATCHING, SURROGATES, ThreatModel, matching_without_model, two_servers
 from fssl_core.privacy.unmixing import unmix, zero_patterns
@@ -152,7 +152,7 @@ class ReconstructionSettings(Settings):
             reconstructions, history = self.attack(run, data, attacked, progress)
         run.write_table("history", history)
         tensors = {"originals": attacked.images, "views": attacked.views, "reconstructions": reconstructions}
-        run.save_tensors("reconstructions", {name: _uint8(pixels) for name, pixels in tensors.items()})
+        run.save_tensors("reconstructions", {name: as_uint8(pixels) for name, pixels in tensors.items()})
         views = attacked.views.flatten(0, 1)
         compared = {"": (reconstructions.flatten(0, 1), views), "image_": (reconstructions.mean(0), attacked.images)}
         measured = {}
@@ -278,7 +278,3 @@ class ReconstructionSettings(Settings):
 
 def _dtype(module: nn.Module) -> torch.dtype:
     return next(module.parameters()).dtype
-
-
-def _uint8(pixels: Tensor) -> Tensor:
-    return (pixels * 255).round().to(torch.uint8).cpu()

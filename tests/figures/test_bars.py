@@ -69,7 +69,7 @@ def test_the_legend_names_the_paper_only_where_it_has_values():
 
 
 def test_each_bar_has_the_line_of_its_untrained_models():
-    """Where nothing is known of them, as from scratch, there is none."""
+    """Where nothing is known of them there is none."""
     figure = draw(OURS.assign(untrained=[0.2, 0.4, float("nan"), float("nan"), 0.1]))
     levels = [
         [(line.get_xdata().mean(), line.get_ydata()[0]) for line in axes.lines if line.get_path_effects()]
