@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ LARGEST_TABLE = 2**24  # bytes of that file; the published one has 0.4 MB
 PLACES = ("train", "train2017")  # of training images
 KEPT_FROM = 20_000  # images; to read and decode so many takes minutes
 BLOCK = 64  # images that a thread decodes at a time
+_damaged = partial(damaged, remedy="Remove it, or put a whole copy in its place.")  # of one's own no other is fetched
 DECODING = 2  # raise when the same file gives another image: copies that are kept are then made anew
 
 
@@ -102,7 +104,7 @@ def is_image_folder(folder: Path) -> bool:
 
 def list_unlabelled(folder: Path) -> list[Path]:
     """The images of a set without classes, by name; none where there are class folders."""
-    with damaged(folder):
+    with _damaged(folder):
         image_folder = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
         if not image_folder.is_dir():
             return []
@@ -121,7 +123,7 @@ def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pat
     Raises:
         DataError: a split is missing or empty, the splits do not have the same classes, or the table is damaged.
     """
-    with damaged(folder):
+    with _damaged(folder):
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
         listed = (folder / ANNOTATIONS).is_file()
         if listed:
@@ -247,7 +249,7 @@ def _fingerprint(folder: Path, paths: Sequence[Path]) -> str:
     """Sixteen hex digits that change when a file is added, removed, renamed or written."""
     hashed = hashlib.sha256(b"%d\n" % DECODING)
     for path in paths:
-        with damaged(path):
+        with _damaged(path):
             status = path.stat()
         hashed.update(os.fsencode(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"))
     return hashed.hexdigest()[:16]
@@ -282,7 +284,7 @@ def read_image(path: Path, image_size: int, lock: AbstractContextManager | None 
     from PIL import Image, UnidentifiedImageError  # comes with torchvision, whose own decoders are deprecated
     from torchvision.transforms.v2 import functional as F
 
-    with damaged(path, "Remove it, or put a whole copy in its place."), open_file(path) as file:
+    with _damaged(path), open_file(path) as file:
         try:
             image = Image.open(file, formats=FORMATS)  # reads no further than the size
         except UnidentifiedImageError as error:
