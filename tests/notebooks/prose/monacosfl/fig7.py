@@ -1,7 +1,7 @@
 from fssl_core.experiments import split_settings
 from fssl_core.models import build_backbone, client_elements
 from fssl_core.papers.reference import paper_settings
-from tests.notebooks.prose.recorded import comparisons, kept, record
+from tests.notebooks.prose.recorded import comparisons, kept_behind, record
 
 
 def share(architecture: str, cut: int) -> float:
@@ -16,19 +16,17 @@ def real() -> dict[str, float | list[float]]:
     known = 100 * ours.set_index(["method", "cut_layer"]).identifiability.sort_index()
     shallow, averaged = known.loc["MocoSFL", 1:9], known.loc["MonAcoSFL"]
     signed = (ours.method == "MocoSFL") & (ours.cut_layer == 13)
-    epochs = kept("monacosfl", "SplitSettings", profile="workstation")
-    epochs = (
-        epochs[epochs.key.isin(ours.key) & (epochs.epoch == 2)].set_index(["method", "cut_layer"]).loss.sort_index()
-    )
+    epochs = kept_behind("monacosfl/fig7", "SplitSettings", "workstation")
+    second = epochs[epochs.epoch == 2].set_index(["method", "cut_layer"]).loss.sort_index()
     means = 100 * ours.groupby(["cut_layer", "method"]).linear_probe_accuracy.mean().unstack()
-    untrained = 100 * ours.groupby("seed").untrained_linear_probe_accuracy.first().mean()
+    untrained = 100 * ours.untrained_linear_probe_accuracy.mean()
     at_cut_1 = comparisons("monacosfl-fig7-every-depth", profile="workstation")[0]
     assert known["MocoSFL", 13].eq(100).all()
     assert (means.MocoSFL - means.MonAcoSFL).abs().max() < 0.55
     return {
         "give at most 12.5 % of them away": 100 * ours[signed].identifiability_common.max(),
-        "falls to 10.6 in the second": epochs["MocoSFL", 13].mean(),
-        "stays at 13.1 or above": epochs["MonAcoSFL", 13].min(),
+        "falls to 10.6 in the second": second["MocoSFL", 13].mean(),
+        "stays at 13.1 or above": second["MonAcoSFL", 13].min(),
         "give 8 to 26 % away": shallow.max(),
         "11 to 18 % at every cut": averaged.max(),
         "21.6 and 21.1 % at cut 1": [*means.loc[1]],
