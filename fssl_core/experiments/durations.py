@@ -8,8 +8,8 @@ from typing import Any
 class Durations:
     """What the runs of a sweep will take.
 
-    A run counts if it differs from those of the sweep only in what varies among them, or in a seed. The ones that
-    have most in common with a given run, seeds aside, tell what it takes: their mean.
+    A run counts if it differs from those of the sweep only in what varies among them, or in a seed. Those of a run's
+    own kind that have most in common with it, seeds aside, tell what it takes: their mean.
 
     Args:
         sweep: the settings of its runs, flat; not empty.
@@ -34,9 +34,10 @@ class Durations:
     def expected(self, row: Mapping[str, Any]) -> float | None:
         """Seconds for a run of the sweep; ``None`` where no run tells."""
         encoded = _encoded(row)
-        distances = [sum(encoded.get(name) != other.get(name) for name in self.varying) for other, _ in self.known]
+        known = [(other, seconds) for other, seconds in self.known if other.get("kind") == encoded.get("kind")]
+        distances = [sum(encoded.get(name) != other.get(name) for name in self.varying) for other, _ in known]
         least = min(distances, default=0)
-        nearest = [self.known[index][1] for index, distance in enumerate(distances) if distance == least]
+        nearest = [known[index][1] for index, distance in enumerate(distances) if distance == least]
         return sum(nearest) / len(nearest) if nearest else None
 
     @staticmethod

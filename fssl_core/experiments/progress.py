@@ -239,7 +239,7 @@ class Current:
         return f"{self.title} {resumes}"
 
     def left(self, now: float) -> float | None:
-        """Seconds: first as expected, at the end as its own steps say."""
+        """Seconds: first as expected, at the end, and once it takes longer, as its own steps say."""
         start, since = self.first or (0, now)
         expected = by_steps = None
         if self.expected is not None:
@@ -247,8 +247,8 @@ class Current:
             expected = max(0.0, self.expected * share - (now - self.began))
         if self.step > start:
             by_steps = (now - since) / (self.step - start) * (self.steps - self.step)
-        if expected is None or by_steps is None:
-            return expected if by_steps is None else by_steps
+        if not expected or by_steps is None:
+            return (expected or None) if by_steps is None else by_steps
         done = self.step / self.steps
         return done * by_steps + (1 - done) * expected
 

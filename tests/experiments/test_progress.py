@@ -205,6 +205,15 @@ def test_runs_that_have_most_in_common_tell_how_long_one_takes():
     assert Durations(rows, ["cut", "method"], []).expected(rows[0]) is None
 
 
+def test_what_a_training_takes_is_not_told_by_what_prepares_it():
+    training, first_phase = {"kind": "Training", "seed": 0, "norm": "batch"}, {"kind": "Phase", "norm": "batch"}
+    durations = Durations([training, first_phase], ["kind", "seed"], [])
+    durations.add(first_phase, 30.0)
+    assert durations.expected(training) is None
+    durations.add({**training, "seed": 1}, 4000.0)
+    assert (durations.expected(training), durations.expected(first_phase)) == (4000, 30)
+
+
 class Clock:
     now = 100.0
 
@@ -251,10 +260,15 @@ def test_time_left(every_state, monkeypatch):
         progress(4, 4)
         assert view.states[-1].running[0].left == 0
     shown.stored(handles[1])  # another process has computed it
-    with shown.run(handles[2]):
+    with shown.run(handles[2]) as progress:
         state = view.states[-1]
         assert (state.done, state.running[0].title) == (2, "method other, seed 0")
         assert state.running[0].left == 15  # the mean of the stored run and of the first, which took 20
+        progress(0, 4)
+        clock.now += 16
+        assert shown.state(clock.now).running[0].left is None  # more than was expected, and not a step yet
+        progress(1, 4)
+        assert shown.state(clock.now).running[0].left == 48
     assert shown.expected == {handles[3].settings.key: 20}
 
 
