@@ -80,6 +80,7 @@ class Cluster:
     """
 
     def __init__(self, address: str) -> None:
+        say(f"connecting to the cluster {address}")  # which nobody may answer for half a minute
         try:
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -87,7 +88,6 @@ class Cluster:
                 f"No Dask scheduler answers at {address} ({first_line(error)}). Start it (dask scheduler), or unset "
                 "DASK_SCHEDULER_ADDRESS to compute here."
             ) from error
-        self.address = address
         self.events: queue.SimpleQueue = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -99,7 +99,7 @@ class Cluster:
     def compute(self, schedule: Schedule, sweep: Sweep) -> None:
         """As :class:`~fssl_core.experiments.local.Executor`."""
         dashboard = f"; dashboard: {self.client.dashboard_link}" if self.client.dashboard_link else ""
-        say(f"computing on the cluster {self.address}{dashboard}")
+        say(f"computing on it{dashboard}")
         if not self._workers():
             say("no worker is there yet; waiting for one.")
         futures = self._submit(schedule)

@@ -284,7 +284,7 @@ def spread_note(sizes: Iterable[int], means: str, spreads: str, *, over: str = "
     counts = {int(size) for size in sizes if size}
     if max(counts, default=1) == 1:
         return ""
-    number = f", n = {min(counts)} to {max(counts)}" if len(counts) > 1 else ""
+    number = f", n\u00a0=\u00a0{min(counts)}\u00a0to\u00a0{max(counts)}" if len(counts) > 1 else ""  # on one line
     return f"{means}: mean, {spreads}: ±\u00a01 sample standard deviation over {over}{number}"
 
 

@@ -95,7 +95,7 @@ def sweep(first):
 def test_results_are_those_without_a_cluster(folder, monkeypatch, tmp_path, capsys):
     frame = run_all(sweep(100))
     said = capsys.readouterr().err
-    assert f"fssl: computing on the cluster {os.environ['DASK_SCHEDULER_ADDRESS']}" in said
+    assert f"fssl: connecting to the cluster {os.environ['DASK_SCHEDULER_ADDRESS']}" in said
     assert "fssl: 5 runs computed in" in said
     assert os.getpid() not in set(log(folder)["process"])
     assert len(log(folder)) == 4 * 4  # nothing twice

@@ -28,7 +28,7 @@ def test_the_note_says_what_means_and_spreads_are():
     said = "bars: mean, lines: ±\u00a01 sample standard deviation over seeds"
     assert spread_note([3, 3], "bars", "lines") == said
     assert spread_note([3, 0], "bars", "lines") == said  # a cell without a run is not drawn
-    assert spread_note([1, 3, 2], "bars", "lines") == said + ", n = 1 to 3"
+    assert spread_note([1, 3, 2], "bars", "lines") == said + ", n\u00a0=\u00a01\u00a0to\u00a03"
     assert spread_note([5], "circles", "lines", over="images").endswith("over images")
 
 
