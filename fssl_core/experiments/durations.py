@@ -34,10 +34,13 @@ class Durations:
     def expected(self, row: Mapping[str, Any]) -> float | None:
         """Seconds for a run of the sweep; ``None`` where no run tells."""
         encoded = _encoded(row)
-        known = [(other, seconds) for other, seconds in self.known if other.get("kind") == encoded.get("kind")]
-        distances = [sum(encoded.get(name) != other.get(name) for name in self.varying) for other, _ in known]
-        least = min(distances, default=0)
-        nearest = [known[index][1] for index, distance in enumerate(distances) if distance == least]
+        known = [
+            (sum(encoded.get(name) != other.get(name) for name in self.varying), seconds)
+            for other, seconds in self.known
+            if other.get("kind") == encoded.get("kind")
+        ]
+        least = min((distance for distance, _ in known), default=0)
+        nearest = [seconds for distance, seconds in known if distance == least]
         return sum(nearest) / len(nearest) if nearest else None
 
     @staticmethod

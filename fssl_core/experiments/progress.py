@@ -244,11 +244,11 @@ class Current:
         expected = by_steps = None
         if self.expected is not None:
             share = 1 - start / self.steps if self.steps else 1  # what was left when it was resumed
-            expected = max(0.0, self.expected * share - (now - self.began))
+            expected = max(0.0, self.expected * share - (now - self.began)) or None  # outrun, it tells nothing
         if self.step > start:
             by_steps = (now - since) / (self.step - start) * (self.steps - self.step)
-        if not expected or by_steps is None:
-            return (expected or None) if by_steps is None else by_steps
+        if expected is None or by_steps is None:
+            return expected if by_steps is None else by_steps
         done = self.step / self.steps
         return done * by_steps + (1 - done) * expected
 

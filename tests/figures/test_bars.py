@@ -100,7 +100,8 @@ def test_other_units_are_written_as_they_are():
 def test_bars_say_of_how_many_runs_they_are_where_they_differ_in_it():
     alike = OURS[OURS["seed"] == 0]
     assert sorted(written(draw(alike).axes[0])) == ["60.0", "70.0"]
-    said = "profile laptop · bars: mean, lines: ±\u00a01 sample standard deviation over seeds, n\u00a0=\u00a01\u00a0to\u00a02"
+    said = "profile laptop · bars: mean, lines: ±\u00a01 sample standard deviation over seeds, "
+    said += "n\u00a0=\u00a01\u00a0to\u00a02"
     assert said in {text.get_text().replace("\n", " ") for text in draw(OURS).texts}
     assert "profile laptop" in {text.get_text() for text in draw(alike).texts}
 
