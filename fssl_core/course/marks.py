@@ -138,6 +138,7 @@ def _executed(notebook: NotebookNode) -> str:
         timeout=CELL_SECONDS,
         interrupt_on_timeout=True,
         allow_errors=True,
+        extra_arguments=["--log-level=ERROR"],  # not its remark on TCP, for each notebook
         resources={"metadata": {"path": str(project_root())}},
     )
     try:

@@ -111,7 +111,7 @@ def test_what_is_no_folder_of_modules_is_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # told of by the libraries that start kernels
-def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(tmp_path, capsys):
+def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(tmp_path, capfd):
     path = tmp_path / "a.ipynb"
     check = "from fssl_core.course import check\ncheck('averaging/{0}', {1})"
     hand_in(
@@ -123,7 +123,7 @@ def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(t
         ),
     )
     before = path.read_bytes()
-    (row,), said = rows(tmp_path, capsys, "--execute")
+    (row,), said = rows(tmp_path, capfd, "--execute")
     assert (row["passed"], row["answered"], row["problem"]) == ("1", "1", "1 cell failed")
-    assert WARNING in said
+    assert said.splitlines() == [f"fssl: {WARNING}", f"fssl: executing {path}"]  # and nothing of the kernel
     assert path.read_bytes() == before
