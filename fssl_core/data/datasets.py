@@ -24,6 +24,7 @@ from fssl_core.data.outlines import MEDMNIST_COUNTS
 from fssl_core.devices import check_device
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
+from fssl_core.papers.names import printed_name
 from fssl_core.paths import data_root
 from fssl_core.settings import checked
 
@@ -67,6 +68,11 @@ class Dataset:
     test: ImageSet
     classes: tuple[str, ...]
     official: bool
+
+    @property
+    def title(self) -> str:
+        """The name as figures have it: ``"CIFAR-10"``, or ``"CIFAR-10 subset"`` where it is not ``official``."""
+        return printed_name(self.name, self.official)
 
     @property
     def labelled(self) -> bool:

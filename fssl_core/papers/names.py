@@ -14,6 +14,17 @@ DATASETS = {
     "coco": "COCO",
     **{f"medmnist/{name.lower()}{split}": name for name in MEDICAL for split in ("", ":val")},
 }
+LOOK_ALIKES = ("cifar10", "cifar100")  # of which other files go by the same name
+
+
+def printed_name(dataset: str, official: bool) -> str:
+    """``"CIFAR-10"``, or ``"CIFAR-10 subset"`` where the files of that name are not the official ones.
+
+    A name that no paper prints, such as ``"scattered-digits"``, stays as it is.
+    """
+    return DATASETS.get(dataset, dataset) + (" subset" if dataset in LOOK_ALIKES and not official else "")
+
+
 PRINTED = {  # our name: the name in the papers' tables
     "dataset": DATASETS,
     "eval_dataset": DATASETS,
@@ -38,8 +49,8 @@ def as_printed(frame: pd.DataFrame) -> pd.DataFrame:
     frame = frame.copy()
     if "official_data" in frame:  # of a folder of images nothing can tell
         for column in frame.columns.intersection(["dataset", "eval_dataset"]):
-            look_alike = frame[column].isin(["cifar10", "cifar100"]) & ~frame["official_data"].astype(bool)
-            frame.loc[look_alike, column] += " (unofficial files)"
+            look_alike = frame[column].isin(LOOK_ALIKES) & ~frame["official_data"].astype(bool)
+            frame.loc[look_alike, column] = [printed_name(name, False) for name in frame.loc[look_alike, column]]
     for column, names in PRINTED.items():
         if column in frame:
             frame[column] = frame[column].replace(names)

@@ -135,6 +135,7 @@ def test_cifar_batches_keep_order_and_planes(root):
     assert np.array_equal(data.test.images.numpy(), test_images)
     assert data.classes[9] == "class 9"
     assert not data.official
+    assert (data.title, dataclasses.replace(data, official=True).title) == ("CIFAR-10 subset", "CIFAR-10")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_medmnist_in_colour(root):
     data = load_dataset("medmnist/toymnist")
     assert np.array_equal(data.train.images.permute(0, 2, 3, 1).numpy(), images)
     assert data.train.labels.tolist() == [0, 1, 2] * 3
-    assert not data.official
+    assert (data.official, data.title) == (False, "medmnist/toymnist")
 
 
 def write_medmnist(root, name, train, val, test):

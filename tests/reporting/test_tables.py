@@ -107,7 +107,7 @@ def test_a_subset_under_the_name_of_cifar_is_not_compared():
         profile="gpu",
         missing=pd.DataFrame(),
     )
-    assert table["dataset"].iloc[:2].tolist() == ["scattered-digits", "cifar10 (unofficial files)"]
+    assert table["dataset"].iloc[:2].tolist() == ["scattered-digits", "CIFAR-10 subset"]
     assert table["difference"].iloc[:2].tolist() == ["", ""]
     row = table[(table[CELL] == ["MocoSFL-1", "CIFAR-10", "non-IID", 20]).all(axis=1)].iloc[0]
     assert (row["ours"], row["difference"]) == ("80.00 %", "-5.84 points")
@@ -119,7 +119,7 @@ def test_that_goes_for_the_images_of_an_evaluation_too():
     cells = pd.DataFrame([one | {"eval_dataset": "CIFAR-10", "value": 85.0}])
     on = ["eval_dataset", "method"]
     table = beside_cells(runs, cells, on=on, profile="gpu", value="accuracy").set_index("eval_dataset")
-    assert table["difference"].to_dict() == {"cifar10 (unofficial files)": "", "CIFAR-10": "-5.00 points"}
+    assert table["difference"].to_dict() == {"CIFAR-10 subset": "", "CIFAR-10": "-5.00 points"}
 
 
 def test_a_setting_that_some_lack_and_a_single_column_name_cells_too():
