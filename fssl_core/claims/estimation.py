@@ -181,10 +181,16 @@ class _Design:
         total, freedom = _welch_satterthwaite(variances, freedoms)
         return Estimate(value, float(max(np.sqrt(total), rounding)), freedom, seeds)
 
+    @cached_property
+    def _by_seed(self) -> np.ndarray:
+        """``[seeds, cells]``, nan where a cell lacks a seed."""
+        return self.values.pivot(index="seed", columns="cell", values="value").to_numpy()
+
     def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
         """The contrast seed by seed; None where a cell has other seeds than another."""
-        table = self.values[self.values["cell"].isin(used)].pivot(index="seed", columns="cell", values="value")
-        return None if table.isna().any(axis=None) else table.to_numpy() @ weights[table.columns]
+        table = self._by_seed[:, used]
+        table = table[~np.isnan(table).all(axis=1)]
+        return None if np.isnan(table).any() else table @ weights[used]
 
 
 class Quantity:
@@ -303,6 +309,9 @@ class Cells:
         values = rows.assign(cell=cell, runs=runs, stratum=stratum).rename(columns={value: "value"})
         self.by, self.unit, self.label = by, unit, label
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
+        self._codes = np.zeros((len(self.index), len(by)), dtype=int)  # a number for each level; missing is one, too
+        for number, name in enumerate(by):
+            self._codes[:, number] = pd.factorize(self.index[name], use_na_sentinel=False)[0]
         self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]], step)
         self._gate = None
         if accuracy is not None:
@@ -367,9 +376,11 @@ class Cells:
 
     def mean(self, **levels: Any) -> Quantity:
         """The mean of the cells at these levels, each with the same weight."""
-        chosen = self.where(**levels).index.index if levels else self.index.index
+        return self._mean(self.where(**levels).index.index if levels else self.index.index)
+
+    def _mean(self, cells: Sequence[int]) -> Quantity:
         weights = np.zeros(self._design.cells)
-        weights[chosen] = 1 / len(chosen)
+        weights[cells] = 1 / len(cells)
         return Quantity(self._design, weights, self._gate)
 
     def difference(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Quantity:
@@ -384,18 +395,20 @@ class Cells:
         Raises:
             NotRun: a side is missing, or the sides have no cells alike.
         """
-        first, second = self.where(**one).index, self.where(**other).index
+        sides = [self.where(**levels).index.index.to_numpy() for levels in (one, other)]
+        first, second = (self._codes[side] for side in sides)
         shared = [
-            name
-            for name in self.by
-            if name not in one and not set(_keys(first[[name]])).isdisjoint(_keys(second[[name]]))
+            number
+            for number, name in enumerate(self.by)
+            if name not in one and np.isin(first[:, number], second[:, number]).any()
         ]
-        common = set(_keys(first[shared])) & set(_keys(second[shared]))
+        keys = [[*map(tuple, codes[:, shared].tolist())] for codes in (first, second)]
+        common = set(keys[0]) & set(keys[1])
         if not common:
-            raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {', '.join(shared)}")
-        alike = [index[[key in common for key in _keys(index[shared])]] for index in (first, second)]
-        means = [self._part(index).mean() for index in alike]
-        return means[0] - means[1]
+            names = ", ".join(self.by[number] for number in shared)
+            raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {names}")
+        alike = [side[[key in common for key in of_side]] for side, of_side in zip(sides, keys, strict=True)]
+        return self._mean(alike[0]) - self._mean(alike[1])
 
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
@@ -420,11 +433,6 @@ def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     if not known:
         return np.zeros(len(rows), dtype=int)
     return rows.groupby(known, dropna=False, sort=False).ngroup().to_numpy()
-
-
-def _keys(index: pd.DataFrame) -> list[tuple]:
-    """A tuple a row; what is missing is equal to what is missing."""
-    return [*index.astype(object).where(index.notna(), None).itertuples(index=False, name=None)]
 
 
 def _level(name: str, level: Any) -> str:
