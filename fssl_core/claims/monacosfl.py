@@ -9,7 +9,7 @@ import pandas as pd
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
 from fssl_core.claims.rules import Outcome, across, ahead, any_of, every, fact, ordered, within
-from fssl_core.papers.names import MIB
+from fssl_core.papers.names import MIB, as_printed
 
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
@@ -80,12 +80,17 @@ def early_layers_look_like_input(results: pd.DataFrame) -> Outcome:
 # ---------------------------------------------------------------- fig4: MocoSFL by size of federation, fig6: by cut
 
 
+def _named(results: pd.DataFrame) -> pd.DataFrame:
+    """With the printed names of data sets; the methods keep theirs, without the cut."""
+    return results.assign(dataset=as_printed(results.filter(["dataset", "official_data"]))["dataset"])
+
+
 def _accuracy(results: pd.DataFrame, unit: str = "points") -> Cells:
     """Linear probes of the non-IID runs, in points above the untrained encoder or chance, whichever is more.
 
     The column ``scheme`` has the method, also where it may fail.
     """
-    rows = results[(results["partition"] != "iid") & results["method"].isin(METHODS)]
+    rows = _named(results[(results["partition"] != "iid") & results["method"].isin(METHODS)])
     above = rows["linear_probe_accuracy"] - rows[["untrained", "chance"]].max(axis=1)
     rows = rows.assign(points=100 * above, scheme=rows["method"])
     rows["method"] = rows["method"].mask((rows["method"] == "MocoSFL") & (rows["cut_layer"] > 1), DEEP)
@@ -223,7 +228,7 @@ def state_of_the_art(results: pd.DataFrame) -> Outcome:
     cells = _accuracy(results)
     parts = []
     for where, part in _settings(cells, 1, 11):
-        rows = results[(results["partition"] != "iid") & (results["method"] == "MonAcoSFL")]
+        rows = _named(results[(results["partition"] != "iid") & (results["method"] == "MonAcoSFL")])
         rows = rows.merge(part.index[SETTING].drop_duplicates())
         traffic = rows.groupby("cut_layer")["bytes_per_client_epoch"].mean()
         ratio = fact(f"traffic at cut 11 / cut 1, {where}", traffic[11] / traffic[1], high=0.5, strict=True)
@@ -241,7 +246,7 @@ def state_of_the_art(results: pd.DataFrame) -> Outcome:
 
 @claim("monacosfl-fig7-gap-40", ours=_accuracy, scale=True)
 def gap_40(cells: Cells) -> Outcome:
-    part = cells.where(architecture="mobilenetv2", dataset="cifar10", clients=20)
+    part = cells.where(architecture="mobilenetv2", dataset="CIFAR-10", clients=20)
     return every(_gap(part, cut, by=40) for cut in range(3, 17, 2))
 
 
