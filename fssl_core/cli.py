@@ -142,6 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--profile", required=True, metavar="P", help=", ".join(PROFILES))
     text = "take the models along, which are most of the bytes; without them, who needs one computes its run again"
     command.add_argument("--models", action="store_true", help=text)
+    text = "take the models of these runs alone, e.g. AutoencoderSettings; may be given several times"
+    command.add_argument("--models-of", action="append", default=[], metavar="KIND", help=text)
     text = "leave a table out that nobody reads, such as layers; may be given several times"
     command.add_argument("--without", action="append", default=[], metavar="TABLE", help=text)
     command = add("import", _runs_import, "put the runs of a file into the store, those that are not there", actions)
@@ -364,7 +366,8 @@ def _runs_export(arguments: argparse.Namespace) -> int:
     if path.is_dir() or path.suffix != ".zip":
         raise SettingError("FILE", arguments.file, "the name of a file that ends in .zip, after the notebooks")
     settings = runs_of(arguments.ids, arguments.profile)
-    count = export_runs(settings.values(), path, models=arguments.models, without_tables=arguments.without)
+    models = arguments.models or arguments.models_of
+    count = export_runs(settings.values(), path, models=models, without_tables=arguments.without)
     rest = "" if count == len(settings) else "; the others are not finished"
     print(f"{count} of {len(settings)} runs are in {path} ({path.stat().st_size:,} bytes){rest}.")
     return 0

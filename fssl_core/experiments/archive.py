@@ -44,26 +44,32 @@ METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfi
 # What `zipfile` raises of a file that is none, or not as it was written.
 DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
 LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs have a few million at most
+LARGE = 16 << 20  # bytes of all tensors in a file: above it is packed for speed, and not for size
 PATIENCE = 10.0  # seconds in which another process has imported the same run
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
 
 def export_runs(
-    settings: Iterable[Settings], path: Path, *, models: bool = False, without_tables: Collection[str] = ()
+    settings: Iterable[Settings],
+    path: Path,
+    *,
+    models: bool | Collection[str] = False,
+    without_tables: Collection[str] = (),
 ) -> int:
     """Write those of these runs that are finished into one file.
 
     Args:
         settings: of the runs.
         path: the file, replaced if it is there; its folder is made when missing.
-        models: take the models and other tensors along, which are by far the largest part.
+        models: take the models and other tensors along, which are by far the largest part; or those of these kinds of
+            runs alone, by the names of their settings, for example ``["AutoencoderSettings"]``.
         without_tables: names of tables to leave out, for example ``["layers"]``, of those runs that have them.
 
     Returns:
         how many runs the file has.
 
     Raises:
-        FsslError: none is finished, one is damaged, none has such a table, or no space is left.
+        FsslError: none is finished, one is damaged, none is of such a kind or has such a table, or no space is left.
     """
     asked = list(settings)
     if not asked:
@@ -72,6 +78,11 @@ def export_runs(
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")
+    kinds = {key: type(run.settings).__name__ for key, run in finished.items()}
+    with_models = set(kinds.values() if models is True else models or ())
+    if unknown := with_models - set(kinds.values()):
+        names = ", ".join(sorted(set(kinds.values())))
+        raise FsslError(f"No finished run is of the kind {', '.join(sorted(unknown))}, but of {names}.")
     files = {key: {*listed_files(run.folder), NAME} for key, run in finished.items()}
     unwanted = {f"{name}.csv": name for name in without_tables}
     if unwanted:
@@ -87,18 +98,19 @@ def export_runs(
         with zipfile.ZipFile(whole, "w") as archive:
             members = []
             for key, run in finished.items():
-                left_out = {name for name in files[key] if name in unwanted or (name.endswith(TENSORS) and not models)}
+                bare = kinds[key] not in with_models
+                left_out = {name for name in files[key] if name in unwanted or (name.endswith(TENSORS) and bare)}
                 changed = without(run.folder, left_out)
                 check_contents(run.folder, files[key] - left_out)
                 members += [(name, key, changed.get(name)) for name in files[key] - left_out | changed.keys()]
             for name, key, content in sorted(members, key=lambda member: member[:2]):  # what is alike side by side
                 content = content or (finished[key].folder / name).read_bytes()
                 archive.writestr(zipfile.ZipInfo(f"{key}/{name}", EPOCH), content)
-            tensors = any(name.endswith(TENSORS) for name in archive.namelist())
+            tensors = sum(member.file_size for member in archive.infolist() if member.filename.endswith(TENSORS))
         whole.seek(0)
         member = zipfile.ZipInfo(MEMBER, EPOCH)
         # What makes tables small takes minutes for a gigabyte of tensors, and makes them no smaller.
-        member.compress_type = zipfile.ZIP_DEFLATED if tensors else zipfile.ZIP_LZMA
+        member.compress_type = zipfile.ZIP_DEFLATED if tensors > LARGE else zipfile.ZIP_LZMA
         with zipfile.ZipFile(file, "w") as outer:
             outer.writestr(zipfile.ZipInfo(KEYS, EPOCH), json.dumps(sorted(finished)))
             with outer.open(member, "w", force_zip64=True) as target:

@@ -85,6 +85,23 @@ def test_runs_come_back_as_they_were(stores, tmp_path):
     assert sorted(entry.name for entry in root.iterdir()) == sorted(one.key for one in SETTINGS[:2])
 
 
+def test_models_of_one_kind_come_along_alone(stores, tmp_path):
+    """What others build on is often small, and what they make of it large."""
+    path, cube = tmp_path / "some.zip", Cube(square=SETTINGS[1])
+    run(cube, progress=False)
+    with pytest.raises(FsslError, match="No finished run is of the kind Sphere, but of Cube, Square"):
+        export_runs([*SETTINGS, cube], path, models=["Sphere"])
+    assert export_runs([*SETTINGS, cube], path, models=["Cube"]) == 3
+    stores("second")
+    import_runs(path)
+    assert not list(Run(SETTINGS[1]).folder.glob("*.tensors"))
+    stores("first")
+    assert export_runs([*SETTINGS, cube], path, models=["Square"]) == 3
+    stores("third")
+    import_runs(path)
+    assert torch.equal(Run(SETTINGS[1]).tensors("model")["sides"], torch.full((4,), 2.0))
+
+
 def test_equal_runs_make_equal_files(exported, tmp_path):
     again = tmp_path / "a folder that is made" / "again.zip"
     export_runs(reversed(SETTINGS), again)
