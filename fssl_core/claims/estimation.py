@@ -311,7 +311,7 @@ class Cells:
         self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
         self._codes = np.zeros((len(self.index), len(by)), dtype=int)  # a number for each level; missing is one, too
         for number, name in enumerate(by):
-            self._codes[:, number] = pd.factorize(self.index[name], use_na_sentinel=False)[0]
+            self._codes[:, number] = _numbers(self.index, [name])
         self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]], step)
         self._gate = None
         if accuracy is not None:

@@ -226,10 +226,10 @@ def monacosfl_holds(cells: Cells) -> Outcome:
 def state_of_the_art(results: pd.DataFrame) -> Outcome:
     """The best of MocoSFL is at any cut. The traffic is what MonAcoSFL's runs counted, the same for every seed."""
     cells = _accuracy(results)
+    ours = _named(results[(results["partition"] != "iid") & (results["method"] == "MonAcoSFL")])
     parts = []
     for where, part in _settings(cells, 1, 11):
-        rows = _named(results[(results["partition"] != "iid") & (results["method"] == "MonAcoSFL")])
-        rows = rows.merge(part.index[SETTING].drop_duplicates())
+        rows = ours.merge(part.index[SETTING].drop_duplicates())
         traffic = rows.groupby("cut_layer")["bytes_per_client_epoch"].mean()
         ratio = fact(f"traffic at cut 11 / cut 1, {where}", traffic[11] / traffic[1], high=0.5, strict=True)
         best = part.mean(scheme="MonAcoSFL", cut_layer=11)

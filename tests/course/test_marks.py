@@ -111,7 +111,7 @@ def test_what_is_no_folder_of_modules_is_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # told of by the libraries that start kernels
-def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(tmp_path, capfd):
+def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(tmp_path, capsys):
     path = tmp_path / "a.ipynb"
     check = "from fssl_core.course import check\ncheck('averaging/{0}', {1})"
     hand_in(
@@ -123,9 +123,16 @@ def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(t
         ),
     )
     before = path.read_bytes()
-    (row,) = report(tmp_path, execute=True)
-    assert (row["passed"], row["answered"], row["problem"]) == (1, 1, "1 cell failed")
-    said = capfd.readouterr().err
+    (row,), said = rows(tmp_path, capsys, "--execute")
+    assert (row["passed"], row["answered"], row["problem"]) == ("1", "1", "1 cell failed")
     assert WARNING in said
-    assert "TCP" not in said  # the kernel has nothing to add
     assert path.read_bytes() == before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
+def test_a_kernel_has_nothing_to_say_for_itself(tmp_path, capfd):
+    hand_in(tmp_path / "a.ipynb", cell("averaging/fedavg", source="1"))
+    assert len([*report(tmp_path, execute=True)]) == 1
+    said = capfd.readouterr().err  # of the kernel's process, too
+    assert WARNING in said
+    assert "TCP" not in said
