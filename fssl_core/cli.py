@@ -240,7 +240,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     table = found.table()
     numbers = [name for name in table if table[name].dtype.kind == "f"]
     print(_text(table.assign(**{name: table[name].map(_short) for name in numbers}), right=numbers))
-    for sentence in found.missing.values():
+    for sentence in dict.fromkeys(found.missing.values()):
         print(f"\n{sentence}")
     for notebook, lines in found.unknown.items():
         print(f"\n{notebook}: not in the table, {'; '.join(lines)}")

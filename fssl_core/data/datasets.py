@@ -324,6 +324,7 @@ def _places(name: str) -> tuple[str, ...]:
 
 def how_to_get(name: str, root: Path) -> str:
     """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
+    name = name.removesuffix(VALIDATION)  # whose images are in the same file
     where = " or ".join(str(root / folder) for folder in _places(name))
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:

@@ -533,7 +533,7 @@ def _check_data(runs: Iterable[Run], digests: Mapping[str, str | None]) -> None:
     needed = [handle.settings.data_sets & absent for handle in runs if absent and not handle.finished]
     missing = missing_datasets(sorted(set().union(*needed)))
     if missing:
-        raise DataError(" ".join(missing.values()))
+        raise DataError(" ".join(dict.fromkeys(missing.values())))
 
 
 def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:

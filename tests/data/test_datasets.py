@@ -15,6 +15,7 @@ from torchvision.transforms.v2 import functional as TF
 from fssl_core import notices
 from fssl_core.data import datasets
 from fssl_core.data.datasets import download, inventory, known_datasets, load_dataset
+from fssl_core.data.missing import missing_datasets
 from fssl_core.data.readers import load_pickle
 from fssl_core.errors import DataError, SettingError
 from fssl_core.paths import data_root as current_root
@@ -519,6 +520,8 @@ def test_sets_without_a_download_say_how_to_get_them(root):
         DataError, match=r"pathmnist cannot be downloaded; cifar10, cifar100, fashion-mnist can.*medmnist\.com"
     ):
         download("medmnist/pathmnist")
+    train, validation = missing_datasets(["medmnist/pathmnist", "medmnist/pathmnist:val"]).values()
+    assert train == validation  # one file has both, so one sentence is enough
 
 
 @pytest.mark.gpu
