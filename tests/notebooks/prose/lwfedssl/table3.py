@@ -3,17 +3,19 @@ from fssl_core.costs.layerwise import resources
 from fssl_core.papers.reference import paper_table
 from tests.notebooks.prose.recorded import accuracies, kept, record, rows, spread, verdict
 
+LONGER = ", twice the rounds"
 
-def by_rows(profile, depths):
+
+def by_rows(profile, depths, schedule=""):
     """Accuracies of end-to-end training and of both schemes with so many layers per stage, for each protocol."""
     ours = record("lwfedssl/table3", profile)
     return [
         {
             name: accuracies(ours, **where, protocol=protocol)
             for name, where in {
-                "end": {"method": "FedSimCLR"},
-                **{f"lw{k}": {"method": "LW-FedSSL", "layers_per_stage": k} for k in depths},
-                **{f"prog{k}": {"method": "Prog-FedSSL", "layers_per_stage": k} for k in depths},
+                "end": {"method": f"FedSimCLR{schedule}"},
+                **{f"lw{k}": {"method": f"LW-FedSSL{schedule}", "layers_per_stage": k} for k in depths},
+                **{f"prog{k}": {"method": f"Prog-FedSSL{schedule}", "layers_per_stage": k} for k in depths},
             }.items()
         }
         for protocol in ("fine-tuning", "linear probe")
@@ -27,24 +29,16 @@ def extent(values):
 def numbers():
     real_tuned, real_probe = by_rows("workstation", (1, 2, 3))
     behind = verdict("lwfedssl-table3-crossing", profile="workstation")
-    longer_tuned, longer_probe = (
-        {
-            name: accuracies(
-                record("lwfedssl/table3", "workstation"), method=f"{method}, twice the rounds", protocol=protocol
-            )
-            for name, method in {"end": "FedSimCLR", "lw1": "LW-FedSSL", "prog1": "Prog-FedSSL"}.items()
-        }
-        for protocol in ("fine-tuning", "linear probe")
-    )
+    longer_tuned, longer_probe = by_rows("workstation", (1,), LONGER)
     cells = rows(record("lwfedssl/table3", "workstation"), protocol="fine-tuning")
     cells = Cells(cells.assign(points=100 * cells.accuracy), "points", ["method", "layers_per_stage"])
     gap, longer_gap = (
         cells.mean(method=f"FedSimCLR{which}") - cells.mean(method=f"LW-FedSSL{which}", layers_per_stage=1)
-        for which in ("", ", twice the rounds")
+        for which in ("", LONGER)
     )
     growth = (longer_gap - gap).estimate
     low, high = growth.interval()
-    ahead = cells.mean(method="Prog-FedSSL, twice the rounds") - cells.mean(method="LW-FedSSL, twice the rounds")
+    ahead = cells.mean(method=f"Prog-FedSSL{LONGER}") - cells.mean(method=f"LW-FedSSL{LONGER}")
     tuned, probe = by_rows("laptop", (1, 2))
     crossing = verdict("lwfedssl-table3-crossing")
     below = probe["end"] - probe["lw2"]
