@@ -37,7 +37,7 @@ from fssl_core.errors import SettingError
 COMMON = {  # hints that every exercise has
     "shape": "the answer has another shape than it should.",
     "type": "the answer is of another kind than it should be.",
-    "other": "the result is not right, and it is none of the usual mistakes. Try it on two or three numbers by hand.",
+    "other": "the result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
     "error": "your code raises an error.",
     "untested": "the answer could not be tested.",
 }

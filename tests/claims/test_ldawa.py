@@ -308,6 +308,12 @@ def test_clients_are_closer_and_steadier():
     assert answer(name, curves(column, {"L-DAWA": STEADY, "FedAvg": SWINGING}, learned=0.3)) == "inconclusive"
 
 
+def test_a_climb_in_the_first_rounds_is_no_swing():
+    climbing = np.where(ROUNDS < 4, 0.6 + 0.1 * ROUNDS, STEADY + 0.02)
+    swinging = STEADY - 0.1 + 0.01 * (-1.0) ** ROUNDS
+    assert answer("fig4-lower-divergence", curves("cosine", {"L-DAWA": climbing, "FedAvg": swinging})) == "reproduced"
+
+
 def test_losses_are_means_over_rounds_two_to_ten():
     name, column = "fig5-faster-loss", "local_loss"
     high_at_first = np.where(ROUNDS == 0, 50.0, 2.0)

@@ -288,3 +288,9 @@ def test_the_stated_images_between_syncs():
 
 def test_every_claim_is_tested_here():
     assert set(CLAIMS) == {*TRAINED, *FIG9, *EXACT, "sec51-images-between-syncs"}
+
+
+def test_changes_up_and_down_do_not_cancel():
+    up, down = steps(6, 6, 1.5), steps(6, 6, 1 / 1.5)
+    both = pd.concat([up[up.step <= 10], down[(down.step > 10) & (down.step <= 20)]])
+    assert verdict("fig9-monacosfl-flat", both).ours == "contradicted"

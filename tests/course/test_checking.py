@@ -79,6 +79,22 @@ def test_a_forgotten_return_and_a_call_in_place_of_a_function_are_named():
     )
 
 
+@pytest.mark.parametrize("with_the_rest", [0, -1])
+@pytest.mark.parametrize("seed", range(10))
+def test_shares_may_be_rounded_in_any_way_that_loses_no_image(with_the_rest, seed):
+    def divide(labels, shares):
+        parts = [[] for _ in range(shares.shape[1])]
+        for label, label_shares in enumerate(shares):
+            images = (labels == label).nonzero().flatten()
+            counts = (label_shares * len(images)).long()
+            counts[with_the_rest] += len(images) - counts.sum()
+            for part, piece in zip(parts, images.split(counts.tolist()), strict=True):
+                part.append(piece)
+        return [torch.cat(part) for part in parts]
+
+    assert checked(find_exercise("averaging/divide"), divide, seed=seed).status == "right"
+
+
 def test_an_error_is_named_with_the_line_of_the_students_own_code():
     space = {"__name__": "__main__"}
     exec(

@@ -89,7 +89,8 @@ def explained(answer, generator) -> None:
 @exercise(
     "attacks/masks",
     same_sign="Everybody adds: nothing cancels. Of two clients with a mask in common one adds and the other subtracts.",
-    no_modulus="The sum is right, but what a client sends is not between 0 and 2^32 - 1: take it modulo 2^32.",
+    no_modulus="The sum is right, but what a client sends is not between 0 and 2**32 - 1: take it modulo 2**32.",
+    power="In Python a power is `**`: 2 ^ 32 is 34.",
     bare="A client sends its model as it is: the server sees it.",
     some="In the sum a mask is left. Each pair of clients has one: add it on one side, subtract it on the other.",
     alone="The sum is right, but a client sends less than all its masks hide: use the mask with every other client.",
@@ -107,21 +108,23 @@ def masks(answer, generator) -> None:
             raise Wrong("type", f"expected {numbers} whole numbers, got {given.dtype} of shape {list(given.shape)}.")
         found.append(given.long())
     sent, total = torch.stack(found), words.sum(0)
+    signs = torch.tensor([[(m > n) * 1 - (m < n) * 1 for n in range(clients)] for m in range(clients)])
+    right = torch.stack(
+        [words[m] + sum(signs[m, n] * shared[m][n] for n in range(clients) if n != m) for m in range(clients)]
+    )
+    both = (right, 2 * words - right)  # who subtracts here may add there
     everything = torch.stack([words[m] + sum(shared[m][n] for n in range(clients) if n != m) for m in range(clients)])
     if torch.equal(sent, words):
         raise Wrong("bare")
     if torch.equal(sent % MODULUS, everything % MODULUS):
         raise Wrong("same_sign")
+    if any(torch.equal(sent, wrong) for one in both for wrong in (one % (2 ^ 32), one % 2 ^ 32)):
+        raise Wrong("power")
     if not torch.equal(sent.sum(0) % MODULUS, total):
         raise Wrong("some")
     if ((sent < 0) | (sent >= MODULUS)).any():
         raise Wrong("no_modulus")
-    signs = torch.tensor([[(m > n) * 1 - (m < n) * 1 for n in range(clients)] for m in range(clients)])
-    right = torch.stack(
-        [words[m] + sum(signs[m, n] * shared[m][n] for n in range(clients) if n != m) for m in range(clients)]
-    )
-    mirrored = 2 * words - right  # who subtracts here may add there
-    if not any(torch.equal(sent, one % MODULUS) for one in (right, mirrored)):
+    if not any(torch.equal(sent, one % MODULUS) for one in both):
         raise Wrong("alone")
 
 

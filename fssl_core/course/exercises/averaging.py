@@ -16,6 +16,7 @@ from fssl_core.models import build_backbone
     not_normalised="The weights do not add up to 1: the average of equal models has to be that model.",
     inverted="The client with the fewest images counts most. It should be the other way round.",
     summed="This is the sum of the models. An average of equal models has to be that model.",
+    averaged="The weights add up to 1 already: take the sum of the weighted models, not their mean.",
     softmax="All weight is on the client with the most images, as with a softmax of the numbers. Expected are shares.",
 )
 def fedavg(answer, generator):
@@ -28,6 +29,7 @@ def fedavg(answer, generator):
         not_normalised=images @ models,
         inverted=(1 / images / (1 / images).sum()) @ models,
         summed=models.sum(0),
+        averaged=SHARES["fedavg"](images).float() @ models / len(models),
         softmax=images.softmax(0) @ models,
     )
 
@@ -37,7 +39,7 @@ def fedavg(answer, generator):
     count="There has to be one list of images for each client.",
     lost="Images are lost: together the clients hold fewer than there are. Where do rounded shares end?",
     twice="An image is with two clients.",
-    shares="The images are divided, but a class not by its own row of the shares.",
+    shares="All images are divided, but a client has more or fewer of a class than its share and rounding make.",
 )
 def divide(answer, generator):
     classes, clients = 3, 4
@@ -62,7 +64,8 @@ def divide(answer, generator):
     if len(together) < len(labels):
         raise Wrong("lost")
     counts = torch.stack([labels[part].bincount(minlength=classes) for part in parts], 1)  # [classes, clients]
-    if ((counts - shares * labels.bincount()[:, None]).abs() > 1.01).any():
+    # Who rounds down and gives the rest to one client is off by less than one image for each of the others.
+    if ((counts - shares * labels.bincount()[:, None]).abs() > clients - 1 + 0.01).any():
         raise Wrong("shares")
 
 
@@ -157,7 +160,7 @@ def drift(answer, generator):
 @prediction(
     "averaging/dirichlet_loss",
     record="ldawa/table4.laptop",
-    unit="points",
+    unit="points lost (below 0: gained)",
     within=3,
     too_low="It becomes no better by more than chance would have it.",
     too_high="That is what happens with labels. Here no client is told what its classes are, and every client's images "

@@ -42,6 +42,8 @@ def info_nce(answer, generator):
 
 @exercise(
     "contrastive/nt_xent",
+    zero_itself="A similarity of 0 on the diagonal still counts, as exp(0) = 1. What has to count for nothing is -inf.",
+    no_positive="The positive belongs into the denominator, too: of the 2B - 1 others it is one.",
     with_itself="An embedding is compared with itself, too. Leave the diagonal out.",
     one_view="Only the first view's embeddings look for their partners. All 2B do.",
     within_view="The negatives are those of the other view only. All other 2B - 2 of the batch are.",
@@ -62,10 +64,15 @@ def nt_xent(answer, generator):
     targets = torch.arange(5)
     within = (F.cross_entropy(across, targets) + F.cross_entropy(across.T, targets)) / 2
     positives = torch.arange(10).roll(5)
+    similarity = unit @ unit.T / temperature
+    own = similarity.gather(1, positives[:, None])
+    hidden = similarity.masked_fill(torch.eye(10, dtype=torch.bool), -torch.inf)
     compare(
         answer(first, second, temperature),
         right,
-        with_itself=F.cross_entropy(unit @ unit.T / temperature, positives),
+        zero_itself=F.cross_entropy(similarity.masked_fill(torch.eye(10, dtype=torch.bool), 0.0), positives),
+        no_positive=(hidden.scatter(1, positives[:, None], -torch.inf).logsumexp(1) - own[:, 0]).mean(),
+        with_itself=F.cross_entropy(similarity, positives),
         one_view=rows[:5].mean(),
         within_view=within,
         one_direction=F.cross_entropy(across, targets),

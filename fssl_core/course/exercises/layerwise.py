@@ -111,6 +111,7 @@ def ratio(answer, generator) -> None:
     "layerwise/traffic",
     one_way="A client receives and sends: count both directions.",
     values="You count values. How many bytes has a float32?",
+    values_one_way="You count values, and one direction. A float32 has four bytes, and a client receives and sends.",
     no_heads="The heads are trained in every stage, so they are sent in every round.",
     all_present="Layer-wise, units that are finished are not sent again.",
     new_only="Progressive training changes all units that are there, so all of them are sent.",
@@ -131,6 +132,7 @@ def traffic(answer, generator) -> None:
             tolerance=1e-6,
             one_way=right / 2,
             values=right / 4,
+            values_one_way=right / 8,
             no_heads=float(right - 8 * heads),
             **{hint: 8.0 * (values + heads) for hint, values in other.items()},
         )
@@ -138,20 +140,20 @@ def traffic(answer, generator) -> None:
 
 @exercise(
     "layerwise/peak",
+    first_stage="You take the first stage. It need not be the largest: look at all of them.",
     last_stage="You take the last stage. In a ResNet the first stage has the largest maps: where is the peak?",
     all_units="That is what end-to-end training keeps. Layer-wise, one unit is trained at a time.",
     mean="You take a mean. What does not fit once does not fit.",
     largest="Progressive training trains everything that is there: what does its last stage keep?",
 )
 def peak(answer, generator) -> None:
-    kept = (torch.rand(4, generator=generator) * torch.tensor([8.0, 4, 2, 1]) + torch.tensor([9.0, 3, 2, 1])).tolist()
+    kept = (torch.rand(4, generator=generator) * torch.tensor([4.0, 8, 2, 1]) + torch.tensor([3.0, 9, 2, 1])).tolist()
 
     def of(stage: Stage) -> float:
         return sum(kept[unit] for unit in stage.active)
 
     for kind in KINDS:
         right = max(of(stage) for stage in schedule(kind, 4, rounds=4))
-        wrong = {"last_stage": kept[-1], "mean": sum(kept) / 4, "all_units": sum(kept)}
-        wrong |= {"largest": max(kept)}
-        mistakes = wrong if kind == "layer-wise" else {name: wrong[name] for name in ("last_stage", "mean", "largest")}
+        wrong = {"first_stage": kept[0], "last_stage": kept[-1], "mean": sum(kept) / 4}
+        mistakes = wrong | ({"all_units": sum(kept)} if kind == "layer-wise" else {"largest": max(kept)})
         compare(as_number(answer(kind, kept)), right, **mistakes)

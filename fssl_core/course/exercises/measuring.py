@@ -13,6 +13,7 @@ from fssl_core.evaluation.metrics import chance as engines_chance
     "measuring/cosine",
     not_normalised="A long vector must not be more similar than a short one: bring both to length 1 first.",
     one_normalised="Only one of the two sides has length 1.",
+    together="You divide by one length of all rows together. Each row has its own: `norm(dim=1)`.",
     transposed="Rows are queries and columns are the bank; yours is the other way round.",
     euclidean="This is a distance. Expected is the cosine of the angle, 1 for the same direction.",
 )
@@ -24,6 +25,7 @@ def cosine(answer, generator):
         unit[0] @ unit[1].T,
         not_normalised=queries @ bank.T,
         one_normalised=unit[0] @ bank.T,
+        together=queries @ bank.T / (queries.norm() * bank.norm()),
         transposed=unit[1] @ unit[0].T,
         euclidean=torch.cdist(queries, bank),
     )

@@ -91,11 +91,15 @@ def others(answer, generator) -> None:
     neighbours="You pair neighbours in the batch. It has the K first views, then the K second views.",
     over_batch="Your statistics run over all images. Only the two views of one image belong together.",
     each_channel="Every channel has its own mean in your answer; a group of channels shares one.",
+    unbiased="Nearly. Normalisations take the biased variance: divide by n, not by n - 1.",
+    groups="You have `per_group` groups. Expected are groups of `per_group` channels.",
 )
 def twin_norm(answer, generator) -> None:
     x = torch.randn(8, 8, 3, 3, generator=generator)
     x += torch.randn(8, 8, 1, 1, generator=generator)
     per_group = 4
+    twins = x.view(2, 4, 2, per_group, 3, 3)  # [views, K, G, channels, H, W]
+    spread, centre = torch.var_mean(twins, dim=(0, 3, 4, 5), keepdim=True)
     neighbours = torch.cat([x[0::2], x[1::2]])
     back = torch.stack(TwinNorm(8, per_group)(neighbours).chunk(2), 1).flatten(0, 1)
     pooled = x.unflatten(1, (-1, per_group))  # [2K, G, channels, H, W]
@@ -109,6 +113,8 @@ def twin_norm(answer, generator) -> None:
         neighbours=back.detach(),
         over_batch=((pooled - mean) / (variance + 1e-5).sqrt()).flatten(1, 2),
         each_channel=TwinNorm(8, 1)(x).detach(),
+        unbiased=((twins - centre) / (spread + 1e-5).sqrt()).view_as(x),
+        groups=TwinNorm(8, 8 // per_group)(x).detach(),
     )
 
 

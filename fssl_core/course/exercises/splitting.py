@@ -59,6 +59,7 @@ def client_backward(answer, generator):
     "splitting/epoch_bytes",
     no_gradients="For every image an activation goes up, and its gradient comes down.",
     one_way="At a synchronisation the client's model goes up and the average comes down.",
+    half="Everything crosses twice: activations and their gradients, the model up and the average down.",
     numbers="These are numbers, not bytes: a float32 takes four.",
     no_sync="Where are the client's parameters?",
 )
@@ -75,6 +76,7 @@ def epoch_bytes(answer, generator):
         tolerance=0,
         no_gradients=float(traffic.activation_bytes / 2 + traffic.sync_bytes),
         one_way=float(traffic.activation_bytes + traffic.sync_bytes / 2),
+        half=traffic.total_bytes / 2,
         numbers=traffic.total_bytes / 4,
         no_sync=float(traffic.activation_bytes),
     )

@@ -81,6 +81,24 @@ def nt_xent(first, second, temperature):
     return F.cross_entropy(z @ z.T / temperature, torch.arange(len(z)).roll(len(first)))
 
 
+# %% contrastive/nt_xent: zero_itself
+def nt_xent(first, second, temperature):
+    z = F.normalize(torch.cat([first, second]), dim=1)
+    logits = (z @ z.T / temperature).fill_diagonal_(0)
+    return F.cross_entropy(logits, torch.arange(len(z)).roll(len(first)))
+
+
+# %% contrastive/nt_xent: no_positive
+def nt_xent(first, second, temperature):
+    z = F.normalize(torch.cat([first, second]), dim=1)
+    similarity = z @ z.T / temperature
+    rows, partners = torch.arange(len(z)), torch.arange(len(z)).roll(len(first))
+    positive = similarity[rows, partners]
+    negatives = similarity.clone().fill_diagonal_(-torch.inf)
+    negatives[rows, partners] = -torch.inf
+    return (negatives.logsumexp(1) - positive).mean()
+
+
 # %% contrastive/nt_xent: within_view
 def nt_xent(first, second, temperature):
     logits = F.normalize(first) @ F.normalize(second).T / temperature

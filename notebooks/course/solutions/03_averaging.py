@@ -29,6 +29,11 @@ def fedavg(models, images):
     return models.sum(0)
 
 
+# %% averaging/fedavg: averaged
+def fedavg(models, images):
+    return ((images / images.sum())[:, None] * models).mean(0)
+
+
 # %% averaging/fedavg: softmax
 def fedavg(models, images):
     return models[images.argmax()]

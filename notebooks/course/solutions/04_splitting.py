@@ -114,6 +114,11 @@ def epoch_bytes(latent, images, elements, syncs):
     return 4 * (2 * latent * images + elements * syncs)
 
 
+# %% splitting/epoch_bytes: half
+def epoch_bytes(latent, images, elements, syncs):
+    return 4 * (latent * images + elements * syncs)
+
+
 # %% splitting/epoch_bytes: numbers
 def epoch_bytes(latent, images, elements, syncs):
     return 2 * (latent * images + elements * syncs)

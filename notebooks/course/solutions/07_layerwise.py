@@ -149,6 +149,11 @@ def traffic(kind, stage, sizes, heads):
     return 2 * (sent + heads)
 
 
+# %% layerwise/traffic: values_one_way
+def traffic(kind, stage, sizes, heads):
+    return (sizes[stage - 1] if kind == "layer-wise" else sum(sizes[:stage])) + heads
+
+
 # %% layerwise/traffic: no_heads
 def traffic(kind, stage, sizes, heads):
     sent = sizes[stage - 1] if kind == "layer-wise" else sum(sizes[:stage])
@@ -168,6 +173,11 @@ def traffic(kind, stage, sizes, heads):
 # %% layerwise/peak
 def peak(kind, kept):
     return max(kept) if kind == "layer-wise" else sum(kept)
+
+
+# %% layerwise/peak: first_stage
+def peak(kind, kept):
+    return kept[0] if kind == "layer-wise" else sum(kept)
 
 
 # %% layerwise/peak: last_stage

@@ -157,6 +157,20 @@ def twin_norm(x, per_group):
     return ((twins - mean) / (variance + 1e-5).sqrt()).reshape(x.shape)
 
 
+# %% normalisation/twin_norm: unbiased
+def twin_norm(x, per_group):
+    twins = x.unflatten(0, (2, -1)).unflatten(2, (-1, per_group))
+    variance, mean = torch.var_mean(twins, dim=(0, 3, 4, 5), keepdim=True)
+    return ((twins - mean) / (variance + 1e-5).sqrt()).reshape(x.shape)
+
+
+# %% normalisation/twin_norm: groups
+def twin_norm(x, per_group):
+    twins = x.unflatten(0, (2, -1)).unflatten(2, (per_group, -1))
+    variance, mean = torch.var_mean(twins, dim=(0, 3, 4, 5), correction=0, keepdim=True)
+    return ((twins - mean) / (variance + 1e-5).sqrt()).reshape(x.shape)
+
+
 # %% normalisation/partners
 def partners(first, second):
     return torch.cdist(-first, second).argmin(1)

@@ -91,6 +91,20 @@ def masked(words, client, masks):
     return words
 
 
+# %% attacks/masks: power
+def masked(words, client, masks):
+    for other, mask in masks.items():
+        words = words + mask if other < client else words - mask
+    return words % 2 ^ 32
+
+
+# %% attacks/masks: power
+def masked(words, client, masks):
+    for other, mask in masks.items():
+        words = words + mask if other < client else words - mask
+    return words % (2 ^ 32)
+
+
 # %% attacks/masks: bare
 def masked(words, client, masks):
     return words

@@ -18,6 +18,12 @@ def interval(values):
     return mean(values) - half, mean(values) + half
 
 
+# %% reading/interval: no_t
+def interval(values):
+    half = stdev(values) / len(values) ** 0.5
+    return mean(values) - half, mean(values) + half
+
+
 # %% reading/interval: not_of_mean
 def interval(values):
     half = t.ppf(0.975, len(values) - 1) * stdev(values)

@@ -21,6 +21,7 @@ def numbers():
     larger = 100 * (norm.xs("FedAvg", level="method") / norm.xs("L-DAWA", level="method") - 1)
     real = record("ldawa/fig2", "workstation").groupby(["ssl_method", "method"])
     real_rise, real_path = (real[name].mean()["SimCLR"] for name in ("circle_loss_increase", "path_ratio"))
+    real_loss = real.final_loss.mean()["SimCLR"]
     readings = ("the paper", "the authors")
     wider_there = [verdict("ldawa-fig2-wider-basin", reading, "workstation") for reading in readings]
     (in_plane, whole), (after_in_plane, after_whole) = (
@@ -38,6 +39,7 @@ def numbers():
         "is -0.031, with one of -0.048 to -0.014": (-after_in_plane.value, -after_low, -after_high),
         "are 0.108, with an interval of 0.049 to 0.167": (whole.value, *whole.interval()),
         "and 0.033, with one of -0.022 to 0.088": (after_whole.value, -after_whole_low, after_whole_high),
+        "loss of 1.95, FedAvg's at 1.78": [*real_loss[["L-DAWA", "FedAvg"]]],
         "by 0.11 at FedAvg, by 0.21 at L-DAWA and by 0.15 at": [*simclr[METHODS]],
         "between -0.16 and -0.04": (-wider.low, -wider.high),
         "0.41 and 0.65 on": [*barlow[METHODS[:2]]],

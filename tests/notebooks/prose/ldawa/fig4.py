@@ -33,7 +33,7 @@ def numbers():
     ours = record("ldawa/fig4").dropna(subset="cosine")
     level = ours.groupby(["ssl_method", "method"]).cosine.mean()
     barlow = comparisons("ldawa-fig4-lower-divergence", "the paper")[1].interval()
-    steadier = comparisons("ldawa-fig4-lower-divergence", "the authors")[2]
+    lower = comparisons("ldawa-fig4-lower-divergence", "the authors")[:2]
     real_behind, real_after = (
         behind_by(comparisons("ldawa-fig4-lower-divergence", reading, "workstation")[0])
         for reading in ("the paper", "the authors")
@@ -68,7 +68,6 @@ def numbers():
         "0.0055 lower, with an interval of 0.0028 to 0.0081": real_behind,
         "0.0015 lower, with one of 0.0009 to 0.0021": real_after,
         "at the 98.75 %": 100 * verdict("ldawa-fig4-lower-divergence", "the paper", "workstation").level,
-        "the steadier one, by 0.0002": -verdict("ldawa-fig4-lower-divergence", "the authors", "workstation").estimate,
         "47.5 after ten rounds beside 49.7": [*ends.model_norm.xs(10, level="round")[["L-DAWA", "FedAvg"]]],
         "norm of 1.88 where FedAvg has 2.49": [*ends.stem_norm.xs(1, level="round")[["L-DAWA", "FedAvg"]]],
         "to 2.10 beside FedAvg's 3.49": [*ends.stem_norm.xs(10, level="round")[["L-DAWA", "FedAvg"]]],
@@ -88,7 +87,7 @@ def numbers():
         "0.941 and 0.961 for SimCLR": [*level["SimCLR"][["L-DAWA", "FedAvg"]]],
         "0.838 and 0.936 for Barlow Twins": [*level["Barlow Twins"][["L-DAWA", "FedAvg"]]],
         "the interval is -0.219 to 0.025": (-barlow[0], barlow[1]),
-        "with SimCLR, it is FedAvg's, by 0.0001": behind_by(steadier)[0],
+        "is lower by 0.0009 and 0.0006": [-one.value for one in lower],
         "19.2 % of the engine's own probe, an untrained encoder has 16.3": (
             100 * probe.accuracy.mean(),
             100 * probe.untrained.mean(),
