@@ -104,7 +104,7 @@ class Augmentation(Settings):
         """Two independent views of every image, all in one call.
 
         Args:
-            images: uint8 or float in [0, 1], ``[clients, batch, C, H, W]``.
+            images: uint8 ``[clients, batch, C, H, W]``.
             draws: ``[clients, batch, 2, numbers]``, from :meth:`draw`.
 
         Returns:
@@ -172,8 +172,10 @@ class Augmentation(Settings):
             float32 ``[B, C, size, size]`` in [0, 1], on the images' device.
 
         Raises:
-            SettingError: ``draws`` does not have one row of ``numbers`` per image.
+            SettingError: ``draws`` does not have one row of ``numbers`` per image, or the images are not uint8.
         """
+        if images.dtype is not torch.uint8:
+            raise SettingError("images", str(images.dtype), "torch.uint8, pixels from 0 to 255")
         if draws.shape != (len(images), self.numbers):
             raise SettingError("draws", tuple(draws.shape), f"a tensor of shape {(len(images), self.numbers)}")
         return self.apply(images, self.parameters(draws, *images.shape[-2:]))

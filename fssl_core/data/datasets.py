@@ -305,8 +305,10 @@ def _files(name: str, path: Path) -> list[Path]:
         DataError: the folder holds no images, or not in the way that is expected.
     """
     if name in DOWNLOADS:
-        zipped = ((path / f"{file}.gz", path / file) for file in DOWNLOADS[name].files)
-        return [first if first.exists() else second for first, second in zipped]
+        files = [path / file for file in DOWNLOADS[name].files]
+        if name != "fashion-mnist":
+            return files
+        return [zipped if (zipped := file.with_name(f"{file.name}.gz")).exists() else file for file in files]
     return [path] if name.startswith(MEDMNIST) else folders.list_files(path)
 
 

@@ -10,7 +10,6 @@ white, the first picture of several, CMYK by the plain formula; colour profiles 
 their content, whatever their name says. What is hidden (a leading dot) is not looked at.
 """
 
-import hashlib
 import os
 import threading
 import unicodedata
@@ -26,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fssl_core.data import digests
 from fssl_core.data.readers import Split, damaged, one_line, open_file
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
@@ -226,7 +226,9 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
     """The images, uint8 ``[N, 3, image_size, image_size]``; large sets are decoded once and kept beside the runs."""
     if len(paths) < KEPT_FROM:
         return _decode_all(paths, image_size)
-    kept = runs_root() / "images" / f"{folder.name}-{image_size}-{_fingerprint(folder, paths)}.npz"
+    with _damaged(folder):
+        stamp = digests.stamp(folder, paths)
+    kept = runs_root() / "images" / f"{folder.name}-{image_size}-{DECODING}-{stamp}.npz"
     shape = (len(paths), 3, image_size, image_size)
     try:
         with kept.open("rb") as file, np.load(file, allow_pickle=False) as arrays:  # an archive: it has a checksum
@@ -243,16 +245,6 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
     except OSError as error:  # it is a cache
         notice(f"the decoded images cannot be kept in {kept} ({error.strerror}); the next run will decode them again.")
     return images
-
-
-def _fingerprint(folder: Path, paths: Sequence[Path]) -> str:
-    """Sixteen hex digits that change when a file is added, removed, renamed or written."""
-    hashed = hashlib.sha256(b"%d\n" % DECODING)
-    for path in paths:
-        with _damaged(path):
-            status = path.stat()
-        hashed.update(os.fsencode(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n"))
-    return hashed.hexdigest()[:16]
 
 
 def _decode_all(paths: Sequence[Path], image_size: int) -> Tensor:

@@ -35,15 +35,15 @@ def with_statistics_of(
         mixed = torch.randperm(len(images), generator=generator(0, "batch statistics"))
         images = images[mixed.to(images.device)]
     seen = 0
-    model = copy.deepcopy(model).train()
+    model = copy.deepcopy(model).eval()  # twin norm would take images for pairs
+    norms = [layer.train() for layer in model.modules() if isinstance(layer, _BatchNorm)]
     dtype = next(model.parameters()).dtype
     parts = images.split(batch)
     if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has no variance of one value
         parts = images.tensor_split(len(parts))
     for part in parts:
         seen += len(part)
-        for layer in model.modules():
-            if isinstance(layer, _BatchNorm):
-                layer.momentum = len(part) / seen  # the first batch replaces what was there
+        for layer in norms:
+            layer.momentum = len(part) / seen  # the first batch replaces what was there
         model(normalise(part, dtype))
     return model.eval()

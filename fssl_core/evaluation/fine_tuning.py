@@ -28,7 +28,7 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.metrics import chance, classification_metrics, mean_over_batches
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.models import GlobalPool
+from fssl_core.models import GlobalPool, TwinNorm
 from fssl_core.models.heads import MLP
 from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.random import generator
@@ -174,6 +174,9 @@ class FineTuning:
         if len(batches) > 1 and len(batches[-1][0]) == 1:
             batches.pop()  # batch norm cannot normalise a single image: it is left out of this epoch
         self.model.train()
+        for layer in self.model.modules():
+            if isinstance(layer, TwinNorm):
+                layer.eval()  # the images of a batch are no pairs
         losses = []
         for step, (rows, numbers) in enumerate(batches):
             self.optimizer.param_groups[0]["lr"] = s.learning_rate(epoch + step / len(batches))

@@ -84,6 +84,13 @@ def export_runs(
         names = ", ".join(sorted(set(kinds.values())))
         raise FsslError(f"No finished run is of the kind {', '.join(sorted(unknown))}, but of {names}.")
     files = {key: {*listed_files(run.folder), NAME} for key, run in finished.items()}
+    for key, names in files.items():
+        if others := sorted(name for name in names if not _is_name(name)):
+            where = finished[key].folder
+            raise FsslError(
+                f"{where} has {', '.join(others)}, and only {', '.join(SUFFIXES)} are handed on: let the run write "
+                "tables or tensors in its place, or put such files elsewhere."
+            )
     unwanted = {f"{name}.csv": name for name in without_tables}
     if unwanted:
         absent = [read_json(run.folder, LEFT_OUT) or {} for run in finished.values()]  # of an import that lacked them

@@ -10,6 +10,7 @@ import os
 import queue
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -281,6 +282,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, st
 
     _papermill()
     processes: set[Process] = set()
+    stopped = threading.Event()
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(Batch(tasks, jobs, Path(folder))) as batch,
@@ -297,7 +299,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, st
         def execute_one(task: Task) -> Outcome:
             part = parts.get()  # there is one for each thread of the pool
             try:
-                return _execute_one(task, {**variables, **part, **batch.environment(task)}, processes)
+                return _execute_one(task, {**variables, **part, **batch.environment(task)}, processes, stopped)
             finally:
                 parts.put(part)
 
@@ -311,13 +313,16 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, st
                     batch.tell(outcome := future.result())
                     yield outcome
         except BaseException:
+            stopped.set()  # before those are ended that there are: one that is starting sees it
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(processes):
                 process.kill()  # its kernel sees that within a second and goes too
             raise
 
 
-def _execute_one(task: Task, environment: Mapping[str, str], processes: set[Process]) -> Outcome:
+def _execute_one(
+    task: Task, environment: Mapping[str, str], processes: set[Process], stopped: threading.Event
+) -> Outcome:
     task.target.parent.mkdir(parents=True, exist_ok=True)
     task.target.unlink(missing_ok=True)  # or an old one would be taken for what is executed now
     command = ["-m", "papermill", str(task.notebook.path), str(task.target)]
@@ -329,6 +334,8 @@ def _execute_one(task: Task, environment: Mapping[str, str], processes: set[Proc
     with tempfile.TemporaryFile("w+") as stderr, open(os.devnull, "w") as stdout:
         process = start(command, environment, stdout=stdout, stderr=stderr)
         processes.add(process)
+        if stopped.is_set():
+            process.kill()
         status = process.wait()
         processes.discard(process)
         stderr.seek(0)

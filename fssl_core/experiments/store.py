@@ -558,10 +558,17 @@ def _version(settings: Settings) -> int | str:
     """The version of the code behind a result, of its parts, and of that behind the runs which it builds on."""
     version = getattr(settings, "version", 1)
     others = {f"{name} {number}" for name, number in getattr(settings, "versions", {}).items()}
-    others |= {
-        f"{type(nested).__name__} {_version(nested)}" for nested in settings.nested if hasattr(nested, "version")
-    }
+    others |= {f"{type(nested).__name__} {_version(nested)}" for nested in _versioned(settings)}
     return f"{version} on {', '.join(sorted(others))}" if others else version
+
+
+def _versioned(settings: Settings) -> Iterator[Settings]:
+    """The nearest settings within these that have a version, through those that have none."""
+    for nested in settings.nested:
+        if hasattr(nested, "version"):
+            yield nested
+        else:
+            yield from _versioned(nested)
 
 
 def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def feature_statistics(features: Tensor, labels: Tensor, classes: int) -> dict[s
     squares = each * (member.T @ features.square().sum(1))  # mean of |f|^2
     p = counts / len(features)
     shares = p[:, None] * centroids
-    variance = ((p * squares).sum() - shares.square().sum()) / len(features)
+    variance = ((p * squares).sum() - shares.square().sum()).clamp(min=0) / len(features)  # rounding may leave less
     return {"counts": counts, "centroids": centroids, "shares": shares, "variance": variance}
 
 

@@ -290,8 +290,9 @@ def misalignment(
     Returns:
         a scalar; divide by clients x parameters for the mean of Eq. 2.
     """
-    if clients is None:
+    if clients is None and isinstance(online, ClientMatrix) and isinstance(momentum, ClientMatrix):
         return (online.weights - momentum.weights).abs_().sum()
+    clients = range(online.clients) if clients is None else clients
     gaps = ((online.select(name, clients) - momentum.select(name, clients)) for name in online.parameter_names)
     return sum(gap.abs().sum() for gap in gaps)
 

@@ -90,10 +90,6 @@ class Rows:
         return {name: self.select(name, range(self.clients)) for name in self._spans}
 
     @property
-    def parameter_blocks(self) -> dict[str, Tensor]:
-        return {name: self.select(name, range(self.clients)) for name in self._of_parameters}
-
-    @property
     def parameter_names(self) -> list[str]:
         return self._of_parameters
 
@@ -108,10 +104,6 @@ class Rows:
         one = ClientMatrix(self._model, 1)
         one.take(self, [client])
         return one.row_module(0)
-
-    def row_modules(self) -> list[nn.Module]:
-        """:meth:`row_module` of every client."""
-        return [self.row_module(client) for client in range(self.clients)]
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor], client: int | None = None) -> None:

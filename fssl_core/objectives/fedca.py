@@ -103,7 +103,8 @@ class FedCA(Objective):
 
     def check(self) -> None:
         super().check()
-        if self.alignment_model is not None and not hasattr(self.alignment_model, "trained_model"):
+        needed = ("trained_model", "architecture", "width")
+        if self.alignment_model is not None and not all(hasattr(self.alignment_model, name) for name in needed):
             expected = "None or the settings of a run on public images, for example AveragingSettings(clients=1)"
             raise SettingError("alignment_model", self.alignment_model, expected)
 

@@ -51,6 +51,8 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.faults import FAULTS, LARGEST_SCALE, falsify, faulty_clients
 from fssl_core.federation.participation import sample_clients, without_dropouts
 from fssl_core.federation.rows import Rows, Settled
+from fssl_core.models import uses_batch_statistics
+from fssl_core.models.cutting import output_shape
 from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range
@@ -250,12 +252,17 @@ class AveragingTrainer(RoundTrainer):
         super().__init__(settings, data)
         s = settings
         self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
-        if self.images.min() < s.objective.smallest_batch:
-            fewest, kind = s.objective.smallest_batch, type(s.objective).__name__
-            expected = f"one that gives every client {fewest} images for {kind}, not {self.images.min()}"
+        model = s.build_model(data)
+        self.smallest_batch = s.objective.smallest_batch
+        maps = output_shape(model.encoder[0], data.channels, data.image_size)
+        if uses_batch_statistics(model.encoder) and maps[1:] == (1, 1):
+            self.smallest_batch = 2  # batch norm has no variance of one value
+        if self.images.min() < self.smallest_batch:
+            kind = type(s.objective).__name__
+            expected = f"one that gives every client {self.smallest_batch} images for {kind}, not {self.images.min()}"
             raise SettingError("partition", s.partition, expected)
         self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
-        self.begin(s.build_model(data))
+        self.begin(model)
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
             {
                 "rounds": 0,

@@ -150,7 +150,8 @@ class FedPacTrainer(AveragingTrainer):
         part = part[order].to(self.device)
         encoder = copy.deepcopy(self.learner.online.encoder).train()  # whose running statistics move
         with s.autocast(self.device):
-            batches = self.data.train.images[part].tensor_split(-(-len(part) // s.batch))
+            count = min(-(-len(part) // s.batch), max(1, len(part) // self.smallest_batch))
+            batches = self.data.train.images[part].tensor_split(count)
             features = torch.cat([encoder(self.data.normalise(images, s.dtype)) for images in batches])
         values = feature_statistics(features, self.data.train.labels[part], s.objective.classes)
         return {name: value.to("cpu", s.dtype) for name, value in values.items()}

@@ -20,6 +20,7 @@ norm and mask, this is FedAvg to the bit.
 """
 
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import ClassVar
 
 import torch
@@ -60,7 +61,8 @@ class HeteroFLSettings(PartialSettings):
         super().check()
         check_choice("architecture", self.architecture, DEPTHS)  # whose first channels are a network of their own
         for share in self.shares:
-            if self.width * share % CHANNELS_PER_GROUP:
+            channels = round(self.width * share)
+            if not isclose(self.width * share, channels) or channels % CHANNELS_PER_GROUP:
                 expected = f"shares that leave of width={self.width} a multiple of {CHANNELS_PER_GROUP} channels"
                 raise SettingError("shares", self.shares, expected)
 

@@ -30,7 +30,7 @@ from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.features import extract
-from fssl_core.models import ARCHITECTURES, GlobalPool, build_backbone, cut, latent_shape
+from fssl_core.models import ARCHITECTURES, GlobalPool, build_backbone, cut, latent_shape, norms_of
 from fssl_core.models.heads import MLP
 from fssl_core.privacy.decoder import DecoderName, build_decoder, decoder_versions
 from fssl_core.privacy.image_quality import ssim
@@ -45,6 +45,7 @@ class ResistanceSettings(Settings):
 
     version: ClassVar[int] = 2  # raise when the results change: stored runs are then computed again
     progress_unit: ClassVar[str] = "epoch"
+    leaves_client: ClassVar[bool] = True  # the tensors "client", with which a split run can begin
 
     seed: int = 1138
     # data
@@ -75,6 +76,7 @@ class ResistanceSettings(Settings):
 
     def check(self) -> None:
         check_choice("architecture", self.architecture, ARCHITECTURES)
+        check_choice("norm", self.norm, [norm for norm in norms_of(self.architecture) if norm != "twin"])  # no pairs
         DecoderName.parse(self.decoder)
 
     @property

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.errors import SettingError
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.federation.clients import BACKENDS, divergence
 from fssl_core.models.cutting import cut
@@ -100,6 +101,9 @@ class SplitSettings(FederationSettings):
             check_range("clients_per_epoch", self.clients_per_epoch, 1, self.clients)
         if self.schedule_epochs is not None:
             check_range("schedule_epochs", self.schedule_epochs, self.epochs)
+        if self.pretrained_client and not getattr(self.pretrained_client, "leaves_client", False):
+            expected = "settings of a training that leaves a client part, such as ResistanceSettings"
+            raise SettingError("pretrained_client", type(self.pretrained_client).__name__, expected)
         names = ("dataset", "image_size", "architecture", "width", "norm", "cut_layer")
         for name in names if self.pretrained_client else ():
             check_choice(f"pretrained_client.{name}", getattr(self.pretrained_client, name), [getattr(self, name)])

@@ -20,6 +20,7 @@ bit.
 """
 
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import ClassVar
 
 import torch
@@ -53,7 +54,7 @@ class SplitMixSettings(PartialSettings):
         if self.width % (CHANNELS_PER_GROUP * self.bases):
             expected = f"a number that divides width={self.width} into multiples of {CHANNELS_PER_GROUP} channels"
             raise SettingError("bases", self.bases, expected)
-        if any(share * self.bases % 1 for share in self.shares):
+        if not all(isclose(share * self.bases, round(share * self.bases)) for share in self.shares):
             raise SettingError("shares", self.shares, f"multiples of 1/{self.bases}, the width of a base network")
 
     @property

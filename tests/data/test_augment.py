@@ -290,3 +290,11 @@ def test_cuda_gives_the_same_views(on_device):
     draws = aug.draw(len(images), generator(0, "draws"))
     views = aug(images.cuda(), draws.cuda() if on_device else draws)
     torch.testing.assert_close(views.cpu(), aug(images, draws), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_images_that_are_no_bytes_are_refused(dtype):
+    augment = Augmentation(size=8)
+    images = torch.ones(2, 3, 8, 8, dtype=dtype)
+    with pytest.raises(SettingError, match=r"images='torch\..*uint8"):
+        augment(images, augment.draw(2, torch.Generator()))

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from fssl_core.data import datasets, digests
-from fssl_core.data.datasets import data_digest, load_dataset
+from fssl_core.data.datasets import DOWNLOADS, data_digest, load_dataset
 from fssl_core.errors import DataError
 
 
@@ -141,3 +141,16 @@ def test_a_set_that_may_not_be_read_is_an_error(photos, monkeypatch):
     monkeypatch.setattr(datasets.folders, "read_folder", refuse)
     with pytest.raises(DataError, match="pets/train may not be read: change its permissions"):
         load_dataset("pets")
+
+
+def test_what_lies_zipped_beside_files_that_are_read_does_not_hide_that_they_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    folder = tmp_path / "data" / DOWNLOADS["cifar10"].folders[0]
+    folder.mkdir(parents=True)
+    for name in DOWNLOADS["cifar10"].files:
+        (folder / name).write_bytes(b"old")
+        (folder / f"{name}.gz").write_bytes(b"zipped")
+    before = data_digest("cifar10")
+    (folder / DOWNLOADS["cifar10"].files[0]).write_bytes(b"new")
+    assert data_digest("cifar10") != before

@@ -241,3 +241,21 @@ def test_a_damaged_table_of_tiny_imagenet_is_refused(root, line, said):
     (root / "tiny-imagenet-200/val/val_annotations.txt").write_text(line)
     with pytest.raises(DataError, match=said):
         load_dataset("tiny-imagenet-200")
+
+
+def test_files_that_were_written_again_with_their_old_times_are_decoded_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "KEPT_FROM", 2)
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    root = tmp_path / "mine"
+
+    def value_of(grey):
+        for path in (root / part / name / "0.png" for part in ("train", "test") for name in "ab"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            times = path.stat() if path.exists() else None
+            Image.new("RGB", (8, 8), (grey, grey, grey)).save(path, compress_level=0)
+            if times:
+                os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        monkeypatch.setenv("FSSL_DATA", str(tmp_path))
+        return load_dataset("mine", image_size=8).train.images.unique().tolist()
+
+    assert [value_of(10), value_of(200)] == [[10], [200]]

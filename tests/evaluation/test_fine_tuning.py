@@ -12,9 +12,9 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.fine_tuning import FineTuneSettings, FineTuning
 from fssl_core.evaluation.metrics import classification_metrics, mean_over_batches
 from fssl_core.experiments.store import run, run_all
-from fssl_core.models import GlobalPool, build_backbone
+from fssl_core.models import GlobalPool, TwinNorm, build_backbone
 from fssl_core.models.heads import MLP
-from fssl_core.objectives import MoCoV3
+from fssl_core.objectives import MoCoV3, SimCLR
 from fssl_core.random import generator
 from fssl_core.settings import Settings
 from fssl_core.training.averaging import AveragingSettings
@@ -209,3 +209,17 @@ def test_what_cannot_be_fine_tuned_is_refused_before_anything_is_pretrained(runs
     with pytest.raises(SettingError, match=r"label_fraction=0\.01 .* smallest class's 20 images"):
         run(FineTuneSettings(**QUICK, label_fraction=0.01), progress=False)
     assert not (runs / "pretrained.txt").exists()
+
+
+def test_images_of_a_batch_are_no_pairs_for_twin_norm():
+    pretraining = AveragingSettings(
+        dataset="digits", image_size=8, architecture="resnet10", width=8, norm="twin", augmentation="digits", clients=2,
+        objective=SimCLR(projector=(8,)),
+    )  # fmt: skip
+    data = pretraining.load_data()
+    settings = FineTuneSettings(pretraining=pretraining, epochs=1, warmup_epochs=0, batch=64, precision="float32")
+    backbone = pretraining.backbone(pretraining.build_model(data))
+    FineTuning(settings, backbone, data, data, torch.arange(45)).train_epoch()  # an odd number
+    twins = [layer for layer in backbone.modules() if isinstance(layer, TwinNorm)]
+    assert twins
+    assert not any(layer.training for layer in twins)

@@ -5,10 +5,11 @@ import torch
 
 from fssl_core.data.datasets import load_dataset
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.batch_statistics import with_statistics_of
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.renewed_statistics import RenewedStatistics
 from fssl_core.experiments.store import run, run_all
-from fssl_core.models import build_backbone
+from fssl_core.models import TwinNorm, build_backbone
 from fssl_core.random import generator
 from fssl_core.settings import Settings
 
@@ -65,3 +66,12 @@ def test_a_probe_takes_such_a_model_and_shares_its_pretraining(runs):
 def test_what_leaves_no_backbone_is_refused():
     with pytest.raises(SettingError, match=r"pretraining='Settings' .*trained_backbone"):
         RenewedStatistics(pretraining=Settings())
+
+
+def test_twin_norm_takes_no_images_for_pairs():
+    """Of a model with both norms only batch norm looks at the batch, whose number may be odd."""
+    layers = [torch.nn.Conv2d(1, 8, 3), TwinNorm(8), torch.nn.BatchNorm2d(8)]
+    model, data = torch.nn.Sequential(*layers), Fixed().load_data()
+    renewed = with_statistics_of(model, data.train, data.normalise, batch=43)
+    expected = model[:2].eval()(data.normalise(data.train.images)).mean((0, 2, 3))
+    torch.testing.assert_close(renewed[2].running_mean, expected)

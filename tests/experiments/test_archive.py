@@ -591,3 +591,19 @@ def test_the_runs_that_the_project_keeps_are_whole_and_those_that_notebooks_ask_
         assert len(kept) == count
         assert kept <= asked.keys()
         assert all(Run(asked[key]).finished for key in kept), root
+
+
+def test_a_file_that_no_store_takes_is_not_exported(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    settings = Drawing()
+    run(settings, progress=False)
+    with pytest.raises(FsslError, match=r"plot.png.*only \.json"):
+        export_runs([settings], tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing(Settings):
+    def execute(self, run, progress):
+        (run.folder / "plot.png").write_bytes(b"x")
+        return {"found": 1.0}

@@ -16,10 +16,13 @@ import torch
 
 import fssl_core
 from fssl_core.errors import DataError, FsslError
+from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.renewed_statistics import RenewedStatistics
 from fssl_core.experiments import averaging_settings, local, provenance, store, transfer
 from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings, added
+from fssl_core.training.averaging import AveragingSettings
 from tests.processes import Piped, python
 
 
@@ -458,3 +461,11 @@ def test_a_run_that_returns_no_summary_says_what_it_is():
 
     with pytest.raises(TypeError, match=r"Bare.execute returned a float: expected a dict of a name and a number"):
         run(Bare(), progress=False)
+
+
+def test_a_version_is_seen_through_settings_that_have_none(monkeypatch):
+    pretraining = AveragingSettings(dataset="digits", clients=2)
+    probe = ProbeSettings(pretraining=RenewedStatistics(pretraining=pretraining))
+    before = store._version(probe)
+    monkeypatch.setattr(AveragingSettings, "version", AveragingSettings.version + 1)
+    assert store._version(probe) != before

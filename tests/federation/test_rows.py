@@ -81,7 +81,7 @@ def test_a_row_is_never_changed_in_place_and_equal_clients_share_theirs(rows):
     rows.zero_()
     assert len(rows.all_rows()["rows"]) == 1
     assert all(torch.equal(*pair) for pair in before)
-    assert all(not block.any() for block in rows.parameter_blocks.values())
+    assert all(not rows.blocks[name].any() for name in rows.parameter_names)
     rows.load_state_dict(model().state_dict())
     assert_equal(rows, ClientMatrix(model(), CLIENTS))
 
@@ -142,3 +142,11 @@ def test_rows_that_do_not_fit_lie_in_pinned_memory_of_the_host():
         taken = ClientMatrix(model().to(device), 3)
         taken.take(rows, [0, 3, 5])
         assert torch.equal(taken.weights.cpu(), some.weights)
+
+
+def test_misalignment_is_that_of_matrices():
+    one, other = noisy(CLIENTS, 0), noisy(CLIENTS, 1)
+    stored = [Rows(model(), CLIENTS) for _ in range(2)]
+    for matrix, rows_ in zip((one, other), stored, strict=True):
+        matrix.put(rows_, range(CLIENTS))
+    torch.testing.assert_close(misalignment(*stored), misalignment(one, other))

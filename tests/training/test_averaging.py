@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.objectives import BYOL, MoCoV2
+from fssl_core.objectives import BYOL, MoCoV2, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
 from tests.training.test_split import tiny_data
@@ -404,3 +404,14 @@ def test_a_loss_that_is_not_finite_names_client_and_round():
     with pytest.raises(NonFiniteLossError, match=r"step 1 of client 0 in round 2; .*Lower learning_rate=0.05"):
         trainer.advance()
     assert trainer.finished == 1
+
+
+@pytest.mark.parametrize("objective", [Supervised(), MoCoV2(projector=(16,))], ids=["supervised", "MoCo"])
+def test_a_client_with_one_image_is_refused_where_batch_norm_sees_one_value(objective):
+    settings = AveragingSettings(
+        dataset="digits", objective=objective, clients=60, partition="dirichlet:0.1", augmentation="digits",
+        architecture="resnet10", width=8,
+    )  # fmt: skip
+    with pytest.raises(SettingError, match="every client 2 images"):
+        settings.trainer(settings.load_data(), None)
+    settings.changed(norm="group").trainer(settings.load_data(), None)

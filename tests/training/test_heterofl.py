@@ -14,6 +14,7 @@ from fssl_core.models.layers import BatchNorm2d, Conv2d
 from fssl_core.objectives import SimCLR, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.heterofl import HeteroFLSettings, HeteroFLTrainer
+from fssl_core.training.split_mix import SplitMixSettings
 from tests.training.test_averaging import a_round, assert_same_model, resumes_within_its_second_round, tiny_data
 from tests.training.test_averaging import tiny as tiny_averaging
 
@@ -185,3 +186,9 @@ def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp
 def test_a_wrong_setting_names_itself(values, message):
     with pytest.raises(SettingError, match=message):
         HeteroFLSettings(**values)
+
+
+def test_shares_are_not_refused_for_how_numbers_are_rounded():
+    for width, share in ((100, 0.28), (200, 0.58)):
+        assert HeteroFLSettings(width=width, shares=(1.0, share)).narrowed(share).width == round(width * share)
+    SplitMixSettings(width=100, bases=25, shares=(1.0, 0.28))
