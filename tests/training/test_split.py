@@ -85,7 +85,7 @@ def test_engine_equals_the_plain_loop(method, norm, architecture, cut_layer, sam
     )
     for backend in ("stacked", "loop"):
         engine = SplitTrainer(settings.changed(backend=backend), tiny_data())
-        plain = PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
+        plain = PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings)
         compare_steps(engine, plain)
 
 
@@ -131,7 +131,7 @@ def test_asymmetric_loss_equals_the_plain_loop():
     settings = tiny(symmetric=False, backend="stacked")
     engine = SplitTrainer(settings, tiny_data())
     compare_steps(
-        engine, PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
+        engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings)
     )
 
 
@@ -141,7 +141,7 @@ def test_views_swapped_at_the_server_equal_the_plain_loop(swap_at, values):
     settings = tiny(swap_at=swap_at, method="MocoSFL", queue_size=21, **values)
     engine = SplitTrainer(settings, tiny_data())
     compare_steps(
-        engine, PlainSplit(engine.clients.online.row_modules()[0], engine.server.online.module(), 4, settings)
+        engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings)
     )
 
 
@@ -158,7 +158,7 @@ def test_one_client_with_the_whole_backbone_is_ordinary_moco():
     """No client, no server, no synchronisation: MoCo as in its paper, on one model."""
     settings = tiny(clients=1, cut_layer=9, client_batch=6)
     engine = SplitTrainer(settings, tiny_data())
-    model = torch.nn.Sequential(engine.clients.online.row_modules()[0], *engine.server.online.module())
+    model = torch.nn.Sequential(engine.clients.online.row_module(0), *engine.server.online.module())
     target = [p.detach().clone() for p in model.parameters()]
     model, shadow = copy.deepcopy(model), copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
@@ -606,7 +606,7 @@ def test_cuda_equals_cpu():
         ({"backend": "vmap"}, "backend='vmap'"),
         ({"variant": "SFL-V3"}, "variant='SFL-V3' .*SFL-V1, SFL-V2"),
         ({"schedule_epochs": 1}, "schedule_epochs=1 .*at least 2"),
-        ({"pretrained_client": tiny(cut_layer=5)}, "pretrained_client=SplitSettings .*leaves a client part"),
+        ({"pretrained_client": tiny(cut_layer=5)}, "pretrained_client='SplitSettings' .*leaves a client part"),
         ({"dataset_name": "x"}, "dataset_name"),
     ],
 )
