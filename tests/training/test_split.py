@@ -266,7 +266,7 @@ def test_misalignment_counts_all_clients():
     total, numbers = 0.0, 0
     for client in range(4):
         online, momentum = trainer.clients.online.state_dict(client), trainer.clients.momentum.state_dict(client)
-        for name in trainer.clients.online.parameter_blocks:
+        for name in trainer.clients.online.parameter_names:
             total += (online[name] - momentum[name]).abs().sum().item()
             numbers += online[name].numel()
     assert trainer.metrics[-1]["misalignment"] == pytest.approx(total / numbers)
