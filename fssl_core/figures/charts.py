@@ -187,6 +187,8 @@ def by_round(
             rows, x=x, y=metric, hue=hue, **options, errorbar=band if several else None, markersize=7,
             markeredgewidth=0.5, markevery=every, ax=axes,
         )  # fmt: skip
+        for above, line in enumerate(reversed(axes.lines)):  # the first, a baseline, on top: others run close to it
+            line.set_zorder(2 + above / 100)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
 
     fig, sizes = _grid(frame, x, metrics, draw, hue, panel, x, percent, log, chance, own_axes)

@@ -53,7 +53,7 @@ class PlainLoop(PlainSplit):
     """The oracle of the tests with the engine's queue and loss in place of its loops over keys."""
 
     def __init__(self, trainer: SplitTrainer, *, reference_layers: bool) -> None:
-        client, server = trainer.clients.online.row_modules()[0], trainer.server.online.module()
+        client, server = trainer.clients.online.row_module(0), trainer.server.online.module()
         super().__init__(client, server, trainer.settings.clients, trainer.settings)
         self.queue = KeyQueue(trainer.settings.queue_size, trainer.settings.projector_dim)
         self.queue.push(trainer.server.queue.keys)
