@@ -130,9 +130,7 @@ def views_of_each_client(engine, images, draws):
 def test_asymmetric_loss_equals_the_plain_loop():
     settings = tiny(symmetric=False, backend="stacked")
     engine = SplitTrainer(settings, tiny_data())
-    compare_steps(
-        engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings)
-    )
+    compare_steps(engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings))
 
 
 @pytest.mark.parametrize("values", [{}, {"backend": "loop", "norm": "batch"}, {"clients_per_epoch": 2}])
@@ -140,9 +138,7 @@ def test_asymmetric_loss_equals_the_plain_loop():
 def test_views_swapped_at_the_server_equal_the_plain_loop(swap_at, values):
     settings = tiny(swap_at=swap_at, method="MocoSFL", queue_size=21, **values)
     engine = SplitTrainer(settings, tiny_data())
-    compare_steps(
-        engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings)
-    )
+    compare_steps(engine, PlainSplit(engine.clients.online.row_module(0), engine.server.online.module(), 4, settings))
 
 
 def test_a_sum_of_the_directions_is_a_doubled_rate_and_a_halved_weight_decay():
