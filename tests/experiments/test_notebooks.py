@@ -304,7 +304,7 @@ def test_notebooks_in_a_batch_take_recorded_runs_only_where_that_is_asked_for(pr
     monkeypatch.setattr(
         module,
         "_execute_one",
-        lambda task, environment, processes: seen.append(environment) or Outcome(task, "", 1.0, 0.0),
+        lambda task, environment, processes, stopped: seen.append(environment) or Outcome(task, "", 1.0, 0.0),
     )
     monkeypatch.delenv("FSSL_RECORDED", raising=False)
     if chosen:
@@ -319,7 +319,7 @@ def test_each_job_has_a_gpu_of_its_own_and_there_are_as_many_as_gpus(project, mo
     monkeypatch.setattr(module, "gpus", lambda: ["0", "1"])
     seen, both = [], threading.Barrier(2)
 
-    def pretend(task, environment, processes):
+    def pretend(task, environment, processes, stopped):
         if len(seen) < 2:
             both.wait(timeout=60)  # two at a time
         seen.append(environment["CUDA_VISIBLE_DEVICES"])
@@ -335,3 +335,17 @@ def test_of_a_notebook_that_is_half_written_papermills_words_are_the_failure(tmp
     path = tmp_path / "fig1.ipynb"
     path.write_text(executed)
     assert module._failure(path, "OSError: No space left on device").startswith("OSError: No space left on device")
+
+
+def test_a_notebook_that_is_just_starting_when_the_batch_is_stopped_does_not_run(project, monkeypatch, tmp_path):
+    """Ctrl-C ended those that ran; one whose process came later ran on, for hours."""
+    stopped = threading.Event()
+
+    def start_and_stop(command, environment, stdout, stderr):
+        stopped.set()  # while it starts
+        return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=stdout, stderr=stderr)
+
+    monkeypatch.setattr(module, "start", start_and_stop)
+    (notebook,) = find_notebooks(["paper1/fig2"])
+    task = module.Task(notebook, {}, tmp_path / "out.ipynb")
+    assert module._execute_one(task, {}, set(), stopped).seconds < 30
