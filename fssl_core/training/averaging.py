@@ -51,7 +51,7 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.faults import FAULTS, LARGEST_SCALE, falsify, faulty_clients
 from fssl_core.federation.participation import sample_clients, without_dropouts
 from fssl_core.federation.rows import Rows, Settled
-from fssl_core.models import uses_batch_statistics
+from fssl_core.models import Backbone, uses_batch_statistics
 from fssl_core.models.cutting import output_shape
 from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
@@ -254,8 +254,7 @@ class AveragingTrainer(RoundTrainer):
         self.images = torch.tensor([len(part) for part in self.parts])  # that each client trains on
         model = s.build_model(data)
         self.smallest_batch = s.objective.smallest_batch
-        maps = output_shape(model.encoder[0], data.channels, data.image_size)
-        if uses_batch_statistics(model.encoder) and maps[1:] == (1, 1):
+        if _normalises_single_values(model.encoder, data):
             self.smallest_batch = 2  # batch norm has no variance of one value
         if self.images.min() < self.smallest_batch:
             kind = type(s.objective).__name__
@@ -718,6 +717,14 @@ class AveragingTrainer(RoundTrainer):
 
     def _here(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: value.to(self.device) for name, value in values.items()}
+
+
+def _normalises_single_values(encoder: nn.Module, data: Dataset) -> bool:
+    """Whether a batch norm sees maps of one pixel, in which a backbone ends; of several backbones all are alike."""
+    backbone = next((module for module in encoder.modules() if isinstance(module, Backbone)), None)
+    if backbone is None or not uses_batch_statistics(backbone):
+        return False
+    return output_shape(backbone, data.channels, data.image_size)[1:] == (1, 1)
 
 
 def _target_state(model: ClientMatrix) -> dict[str, Tensor]:

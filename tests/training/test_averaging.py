@@ -12,6 +12,7 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.objectives import BYOL, MoCoV2, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
+from fssl_core.training.split_mix import SplitMixSettings
 from tests.training.test_split import tiny_data
 
 HEADS = {"byol": {"projector": (16, 8), "predictor": (16, 8)}, "moco-v2": {"projector": (16, 8)}}
@@ -406,11 +407,19 @@ def test_a_loss_that_is_not_finite_names_client_and_round():
     assert trainer.finished == 1
 
 
-@pytest.mark.parametrize("objective", [Supervised(), MoCoV2(projector=(16,))], ids=["supervised", "MoCo"])
-def test_a_client_with_one_image_is_refused_where_batch_norm_sees_one_value(objective):
-    settings = AveragingSettings(
-        dataset="digits", objective=objective, clients=60, partition="dirichlet:0.1", augmentation="digits",
-        architecture="resnet10", width=8,
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (AveragingSettings, {"objective": Supervised(), "width": 8}),
+        (AveragingSettings, {"objective": MoCoV2(projector=(16,)), "width": 8}),
+        (SplitMixSettings, {"width": 16, "bases": 2, "shares": (0.5, 1.0)}),
+    ],
+    ids=["supervised", "MoCo", "Split-Mix"],
+)
+def test_a_client_with_one_image_is_refused_where_batch_norm_sees_one_value(kind, values):
+    settings = kind(
+        dataset="digits", clients=60, partition="dirichlet:0.1", augmentation="digits", architecture="resnet10",
+        norm="batch", **values,
     )  # fmt: skip
     with pytest.raises(SettingError, match="every client 2 images"):
         settings.trainer(settings.load_data(), None)
