@@ -67,6 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Command(argparse.ArgumentParser):
+    """Takes its options anywhere, as in ``export monacosfl/fig1 --profile laptop FILE``: argparse alone gives the first
+    names before an option all that is asked for, and refuses those behind it."""
+
+    intermixed = False
+
+    def parse_known_args(self, args=None, namespace=None):
+        if self.intermixed or self._subparsers:  # called by the method below, or of a group of commands
+            return super().parse_known_args(args, namespace)
+        self.intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.intermixed = False
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fssl",
@@ -75,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"fssl {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Command)
 
     def add(name: str, function, text: str, group=commands) -> argparse.ArgumentParser:
         command = group.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")

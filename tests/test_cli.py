@@ -229,6 +229,13 @@ def test_claims_of_a_notebook(project, capsys):
     assert [claim["id"] for claim in claims] == expected
 
 
+def test_options_may_stand_between_names(project, capsys):
+    assert cli.main(["claims", "monacosfl/fig9", "--json", "ldawa/fig3"]) == 0
+    assert {claim["artifact"] for claim in json.loads(capsys.readouterr().out)} == {"monacosfl/fig9", "ldawa/fig3"}
+    assert cli.main(["runs", "export", "monacosfl/fig6", "monacosfl/fig9", "--profile", "laptop", "of both.txt"]) == 2
+    assert "FILE='of both.txt' cannot be used" in capsys.readouterr().err
+
+
 def test_claims_as_data(project, capsys):
     assert cli.main(["claims", "monacosfl", "--json"]) == 0
     claims = json.loads(capsys.readouterr().out)

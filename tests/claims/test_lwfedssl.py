@@ -176,6 +176,15 @@ def test_stated_sizes_count_on_the_papers_data_alone(name, cell, points):
     assert ours(name, other) == "reproduced"
 
 
+@pytest.mark.parametrize("name", ["table7-partial-participation", "table8-client-dropout"])
+@pytest.mark.parametrize("points", [40.0, 57.5])
+def test_twenty_clients_are_no_evidence_of_a_hundred(name, points):
+    runs = with_seeds(edited(papers(name), "method == 'LW-FedSSL'", "accuracy", points / 100)).assign(clients=20)
+    found = verdict(name, runs)
+    assert (found.ours, found.reason) == ("inconclusive", "it is about 100 clients, not 20")
+    assert found.low < found.estimate < found.high
+
+
 def test_another_ssl_method_is_compared_with_its_own_end_to_end_training():
     runs = with_seeds(papers("table12-batch-size")).replace({"MoCoV3": "SimCLR", FULL: "FedSimCLR"})
     found = verdict("table12-batch-size", runs)

@@ -1,5 +1,5 @@
 from fssl_core.claims.estimation import Cells
-from tests.notebooks.prose.recorded import record
+from tests.notebooks.prose.recorded import record, settings
 
 HONEST, FAULTS = "nobody is faulty", ["sign-flip", "constant", "noise"]
 
@@ -55,6 +55,7 @@ def numbers():
     one_class = difference("heterogeneity", ("MFCL(GN)", "classes:1"), ("FedSimCLR", "classes:1"))
     return {
         "95 % intervals": 95,
+        "leaves 0.8 of the mean update": 1 - 2 / settings("benchmark/robust_columns")["clients"],
         "from 55.3 % to 25.7": (fedavg[HONEST], fedavg["sign-flip"]),
         "to 43.9 with a constant one, and to 49.3 with noise": (fedavg["constant"], fedavg["noise"]),
         "an untrained model has 20.0": 100 * faults.untrained.mean(),

@@ -44,7 +44,7 @@ def numbers():
     learned = learned.mean(method="LW-FedSSL", dropout_probability=rare / 100).estimate
     return {
         "3.5 points behind end-to-end training where 25 %": (behind["LW-FedSSL"]["25 %"], rare),
-        "an interval of 2.4 to 4.5": (-ahead.high, -ahead.low),
+        "an interval of 2.7 to 4.2": (-ahead.high, -ahead.low),
         "and 3.4 where 50 %": (behind["LW-FedSSL"]["50 %"], often),
         "progressive training is 0.5 and 0.4 behind": behind["Prog-FedSSL"][["25 %", "50 %"]].tolist(),
         "36.3, 34.9 and 32.0 % where 25 %": [
