@@ -558,7 +558,12 @@ def _join_split(arguments: argparse.Namespace) -> int:
 
 def _assigned(arguments: argparse.Namespace) -> dict[str, Any]:
     """Values by name, of all ``--set``."""
-    return dict(_assignment(text) for text in arguments.set)
+    values: dict[str, Any] = {}
+    for name, value in map(_assignment, arguments.set):
+        if name == "profile":
+            raise SettingError(name, value, "the option --profile, which names the figures as well")
+        values[name] = value
+    return values
 
 
 def _assignment(text: str) -> tuple[str, Any]:

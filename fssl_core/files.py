@@ -2,11 +2,12 @@
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 
 @contextmanager
@@ -34,6 +35,18 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file to read; of anything else, such as a pipe or a device, reading might never end.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is something else.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a regular file")
+    return path.open("rb")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

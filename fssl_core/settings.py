@@ -33,6 +33,8 @@ class Range:
 NAMES_DATA = "the name of a data set"  # metadata of an annotation: a run of these settings reads the set
 
 Count = Annotated[int, Range(1)]
+Pixels = Annotated[int, Range(1, 1024)]
+Channels = Annotated[int, Range(1, 4096)]
 Whole = Annotated[int, Range(0)]
 NonNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]

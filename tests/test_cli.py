@@ -129,6 +129,7 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
             "seed=3 cannot be used: expected a parameter of monacosfl/fig6: profile, seeds",
         ),
         (["reproduce", "--set", "seeds=3"], "seeds=3 cannot be used: expected a value of type list"),
+        (["plan", "--set", "profile=laptop"], "expected the option --profile"),
         (["reproduce", "--profile", "fast"], "profile='fast' cannot be used: expected one of smoke, laptop"),
         (["reproduce", "monacosfl/fig7"], "(did you mean monacosfl/fig6"),
         (["reproduce", "fig6"], "(did you mean monacosfl/fig6?); `fssl list` shows them"),

@@ -254,9 +254,20 @@ def _load(name: str, root: Path, image_size: int | None, stamp: str) -> Dataset:
             raise DataError(how_to_get(name, root))
         train, test, classes = _read(name, path, image_size or FOLDER_IMAGE_SIZE)
         official = _is_official(name, path, len(train[0]), len(test[0]))
+        shapes = [tuple(images.shape[1:]) for images, _ in (train, test)]
+        if shapes[0] != shapes[1]:
+            raise DataError(
+                f"{path} has training images of {_size(shapes[0])} and test images of {_size(shapes[1])}: they must be "
+                "alike. Convert them, or get the set again."
+            )
     if image_size is not None:
         train, test = ((_resize(images, image_size), labels) for images, labels in (train, test))
     return Dataset(name, ImageSet(*train), ImageSet(*test), classes, official)
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    channels, height, width = shape
+    return f"{width} x {height} pixels with {channels} channel(s)"
 
 
 def outline(name: str, image_size: int | None = None) -> Dataset:

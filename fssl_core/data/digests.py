@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from fssl_core.errors import DataError
 from fssl_core.files import write_json
@@ -33,10 +34,13 @@ def stamp(location: Path, files: Sequence[Path]) -> str:
 
     Raises:
         OSError: a file is missing.
+        DataError: something is none, such as a pipe, of which reading might never end.
     """
     hashed = hashlib.sha256(f"readers {READERS}\n".encode())
     for path in files:
         status = path.stat()
+        if not S_ISREG(status.st_mode):
+            raise DataError(f"{path} is not a regular file: remove it, or put the file itself in its place.")
         times = f"{status.st_mtime_ns} {status.st_ctime_ns}"  # the second one even where the first was set back
         hashed.update(f"{_name(location, path)} {status.st_size} {times}\n".encode(errors="surrogateescape"))
     return hashed.hexdigest()[:DIGITS]

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from fssl_core.data import digests
-from fssl_core.data.readers import Split, damaged, one_line, open_file
+from fssl_core.data.readers import Split, damaged, one_line
 from fssl_core.errors import DataError
-from fssl_core.files import atomic_write
+from fssl_core.files import atomic_write, open_file
 from fssl_core.notices import notice
 from fssl_core.paths import runs_root
 from fssl_core.resources import cores

@@ -12,18 +12,18 @@ import io
 import math
 import pickle
 import pickletools
-import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fssl_core.errors import DataError
+from fssl_core.files import open_file
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
 FETCH_ANEW = "Remove it and fetch the set anew; `fssl data` says how."
@@ -50,13 +50,6 @@ def damaged(path: Path, remedy: str = FETCH_ANEW) -> Iterator[None]:
 def one_line(text: str) -> str:
     """Text that may hold something of a file, fit for a message: short, and nothing that moves a terminal's cursor."""
     return "".join(c if c.isprintable() else "?" for c in " ".join(text[:200].split()))
-
-
-def open_file(path: Path) -> BinaryIO:
-    """Open a regular file to read; of anything else, such as a pipe or a device, reading might never end."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("it is not a regular file")
-    return path.open("rb")
 
 
 def _at_most(content: bytes) -> bytes:

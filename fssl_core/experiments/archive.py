@@ -16,35 +16,45 @@ otherwise: 1 takes, 0 computes, which is what `fssl reproduce` does.
 
 import json
 import lzma
+import os
+import re
 import shutil
+import struct
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from filelock import Timeout
 
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
-from fssl_core.experiments.store import Run, clear, lock_of, recorded_choice
-from fssl_core.experiments.transfer import SETTINGS, check_contents, move
-from fssl_core.files import atomic_write
+from fssl_core.experiments.store import Run, checked_summary, clear, lock_of, recorded_choice
+from fssl_core.experiments.transfer import SETTINGS, arriving, check_contents, move
+from fssl_core.files import atomic_write, open_file
 from fssl_core.notices import in_kernel, notice, say
 from fssl_core.paths import records_root, runs_root, shown_path
-from fssl_core.settings import Settings, key_of
+from fssl_core.settings import Settings, flat, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
-KEYS, MEMBER = "keys.json", "runs.zip"
+NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError  # raised by JSON of another form
+KEYS, MEMBER, PROVENANCE = "keys.json", "runs.zip", "provenance.json"
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit
 # What `zipfile` raises of a file that is none, or not as it was written.
-DAMAGED = OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
+DAMAGED = (
+    OSError, EOFError, RuntimeError, NotImplementedError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
+)  # fmt: skip
 LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs have a few million at most
+ENDS = 98  # bytes of the records that end a ZIP archive, where its list of members is longer than 65,535
+LARGEST_DIRECTORY = 32 << 20  # bytes; `zipfile` reads it whole, and takes ten times as much memory
+RATIO = 100  # how many times larger than its file an archive may be that is larger than LARGEST_TEXT
 LARGE = 16 << 20  # bytes of all tensors in a file: above it is packed for speed, and not for size
+OVER_SESSIONS = "seconds", "sessions", "peak_memory_bytes", "peak_gpu_memory_bytes"  # which a new session goes on with
 PATIENCE = 10.0  # seconds in which another process has imported the same run
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
@@ -134,10 +144,14 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
     """
     with full_disk_explained(folder), tempfile.TemporaryFile(dir=folder) as whole:
         with _outer(path) as outer, full_disk_explained(folder):
+            size, most = outer.getinfo(MEMBER).file_size, max(LARGEST_TEXT, RATIO * path.stat().st_size)
+            if size > most:
+                raise zipfile.BadZipFile(f"it would unpack to {size:,} bytes; at most {most:,} are taken")
             _check_space(path, outer.infolist(), folder)
             with outer.open(MEMBER) as source:
                 shutil.copyfileobj(source, whole)
         with _as_exported(path):
+            _check_directory(whole)
             archive = zipfile.ZipFile(whole)
         with archive:
             yield archive
@@ -145,12 +159,26 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def _outer(path: Path) -> Iterator[zipfile.ZipFile]:
-    with _as_exported(path), zipfile.ZipFile(path) as outer:
+    with _as_exported(path), open_file(path) as file:
+        _check_directory(file)
+    with _as_exported(path), open_file(path) as file, zipfile.ZipFile(file) as outer:
         members = outer.infolist()
         known = [member.filename for member in members] == [KEYS, MEMBER]
         if not known or {member.compress_type for member in members} - METHODS:
             raise zipfile.BadZipFile(f"it has {len(members)} members of other names or methods")
         yield outer
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Refuse a list of members that is out of proportion before anybody reads it."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - ENDS))
+    ends = file.read().rjust(ENDS, b"\0")
+    name, (listed,) = ends[-22:-18] + ends[-2:], struct.unpack_from("<I", ends, ENDS - 10)
+    if ends[-42:-38] == b"PK\6\7":  # of a large archive: what counts stands in a record before these
+        (listed,) = struct.unpack_from("<Q", ends, ENDS - 58)
+    if name != b"PK\5\6\0\0" or listed > LARGEST_DIRECTORY:  # of ours none has a comment at its end
+        raise zipfile.BadZipFile("it does not end as such a file does, or lists too many members")
 
 
 @contextmanager
@@ -220,18 +248,30 @@ def recorded_files() -> list[Path]:
     return sorted(records_root().glob("*/runs.*.zip"))
 
 
+def recorded_keys() -> dict[Path, set[str]]:
+    """Of each file that is kept with the project's records the keys of its runs; a damaged one is named, and left."""
+    found = {}
+    for path in recorded_files():
+        try:
+            found[path] = keys_of(path)
+        except FsslError as error:
+            notice(str(error))
+    return found
+
+
 def take_recorded(runs: Iterable[Run]) -> None:
     """Put into the store what is kept of these runs with the project's records; or say that there is something.
 
+    A damaged file is named, and passed over.
+
     Raises:
-        FsslError: such a file is damaged.
         SettingError: ``$FSSL_RECORDED`` is neither 0 nor 1.
     """
     if (choice := recorded_choice()) == "0":
         return
     asked = {run.settings.key: run for run in runs}
-    for path in recorded_files():
-        kept = {key: asked[key] for key in sorted(asked.keys() & keys_of(path)) if not asked[key].finished}
+    for path, known in recorded_keys().items():
+        kept = {key: asked[key] for key in sorted(asked.keys() & known) if not asked[key].finished}
         if not kept:
             continue
         if choice != "1" and not in_kernel():
@@ -265,7 +305,7 @@ def _put(
     except Timeout:
         say(f"Run {key} is left to another process, which is computing it.")
         return False
-    with held, tempfile.TemporaryDirectory(prefix=".", dir=root) as temporary:
+    with held, arriving(root) as temporary:
         arrived, there = Path(temporary), (folder / LAST).exists()
         for name in members.keys() & {SETTINGS} if there else members:  # of what is there already nothing else is read
             with (
@@ -283,7 +323,9 @@ def _put(
             check_files(arrived)
             check_contents(arrived, members)
             stored = {name: read_json(arrived, name) for name in members if name.endswith(".json") and name != NAME}
-        except FsslError as error:  # it names a folder that is gone when this is read
+            checked_summary(stored[LAST], flat(stored[SETTINGS]["settings"]), key)
+            whole &= all(isinstance(stored.get(PROVENANCE, {}).get(name, 0), int | float) for name in OVER_SESSIONS)
+        except (FsslError, *NOT_A_RUNS) as error:  # it names a folder that is gone when this is read
             raise refused from error
         if not (whole and _names(stored[SETTINGS], key)):
             raise refused
@@ -316,4 +358,4 @@ def _is_key(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return text.endswith(SUFFIXES) and not text.startswith(".") and not set(text) & {"/", "\\", "\0"}
+    return text.endswith(SUFFIXES) and re.fullmatch(r"\w[\w.-]{0,99}", text, re.ASCII) is not None

@@ -30,6 +30,7 @@ from fssl_core.settings import Settings, differences
 
 try:
     import distributed
+    from distributed.comm import addressing, registry
 except ImportError as missing:
     raise FsslError('Computing on a Dask cluster needs dask.distributed: pip install -e ".[cluster]"') from missing
 
@@ -82,6 +83,10 @@ class Cluster:
     def __init__(self, address: str) -> None:
         say(f"connecting to the cluster {address}")  # which nobody may answer for half a minute
         try:
+            scheme, location = addressing.parse_address(address)
+            registry.get_backend(scheme)  # a client of another address goes on trying for a minute
+            if scheme in ("tcp", "tls"):
+                addressing.parse_host_port(location)
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise FsslError(

@@ -28,7 +28,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
@@ -127,6 +127,9 @@ class Run:
             FsslError: the folder holds other settings, or is damaged.
         """
         stored, asked = read_json(self.folder, "settings.json", verify=False), self.identity()
+        if stored is not None and not all(isinstance(stored.get(name, {}), dict) for name in ("data", "code")):
+            path = self.folder / "settings.json"
+            raise FsslError(f"{path} is damaged. Delete the folder {self.folder} and run again.")
         if stored is None and not (self.folder / "summary.json").exists():
             return False
         if stored is None or any(stored.get(name) != asked[name] for name in ("kind", "settings")):
@@ -326,7 +329,8 @@ class Run:
                 f"The images of {' or '.join(before['data'])} were changed while {self} was computed on them, so its "
                 "results are not kept. Run it again."
             )
-        summary = json.dumps(_checked_summary(results, self.settings), indent=2).encode()
+        execute = f"{type(self.settings).__name__}.execute"
+        summary = json.dumps(checked_summary(results, flat(self.settings.as_dict()), execute), indent=2).encode()
         record()
         write_manifest(self.folder, summary)
         with atomic_write(self.folder / "summary.json") as file:
@@ -571,18 +575,17 @@ def _versioned(settings: Settings) -> Iterator[Settings]:
             yield from _versioned(nested)
 
 
-def _checked_summary(summary: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Scalars as JSON knows them; a name that a setting has as well would make two columns of one name."""
+def checked_summary(summary: Mapping[str, Any], settings: Collection[str], of: str) -> dict[str, Any]:
+    """Scalars as JSON knows them; a name that one of these settings has would make two columns of one name."""
     if not isinstance(summary, Mapping):
-        kind = type(settings).__name__
-        raise TypeError(f"{kind}.execute returned a {type(summary).__name__}: expected a dict of a name and a number.")
+        raise TypeError(f"{of} returned a {type(summary).__name__}: expected a dict of a name and a number.")
     plain = {}
     for name, value in summary.items():
         if hasattr(value, "item"):  # numpy and torch scalars
             value = value.item()
         if not isinstance(value, int | float | str | None):
             raise TypeError(f"summary[{name!r}] is a {type(value).__name__}: a summary holds scalars, tables the rest.")
-        if name == "key" or name in flat(settings.as_dict()):
+        if name == "key" or name in settings:
             raise ValueError(f"summary[{name!r}] has the name of a setting; choose another.")
         plain[name] = value
     return plain

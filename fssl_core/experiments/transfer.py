@@ -1,8 +1,11 @@
 """Finished runs on their way from one store to another: their files as bytes, checked where they arrive."""
 
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from fssl_core.errors import FsslError
@@ -13,6 +16,8 @@ from fssl_core.paths import runs_root
 from fssl_core.training.checkpoint import load_tensors
 
 SETTINGS = "settings.json"
+ARRIVING = ".arriving-"
+DAY = 86400.0  # seconds
 
 
 def store_id() -> str:
@@ -33,6 +38,15 @@ def content(run: Run) -> dict[str, bytes]:
     return {name: (run.folder / name).read_bytes() for name in [*listed_files(run.folder), NAME]}
 
 
+def arriving(root: Path) -> tempfile.TemporaryDirectory:
+    """A folder in the store for what arrives. Those that a killed process left are deleted once they are a day old."""
+    for left in root.glob(f"{ARRIVING}*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > DAY:
+                shutil.rmtree(left)
+    return tempfile.TemporaryDirectory(prefix=ARRIVING, dir=root)
+
+
 def put(run: Run, files: Mapping[str, bytes]) -> None:
     """Make a run finished by files that another store has of it, unless it is finished already.
 
@@ -45,7 +59,7 @@ def put(run: Run, files: Mapping[str, bytes]) -> None:
     with run.locked(wait=True):
         if run.finished:
             return
-        with tempfile.TemporaryDirectory(prefix=".", dir=runs_root()) as temporary:
+        with arriving(runs_root()) as temporary:
             arrived = Run(run.settings)
             arrived.folder = Path(temporary)
             for name, bytes_ in files.items():

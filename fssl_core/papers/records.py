@@ -33,7 +33,7 @@ def about_record(artifact: str, profile: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     with _explained(path):
-        return json.loads(path.read_text(encoding="utf-8"))
+        return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
@@ -58,7 +58,7 @@ def _explained(path: Path) -> Iterator[None]:
     """Name the record that cannot be read."""
     try:
         yield
-    except ValueError as error:  # of json and pandas
+    except (ValueError, TypeError) as error:  # of json, of another form, of pandas
         raise FsslError(
             f"{path} is no record any more ({first_line(error)}); `git checkout -- {path}` brings it "
             "back, or `fssl record` computes it."

@@ -15,7 +15,7 @@ from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
-from fssl_core.experiments.archive import keys_of, recorded_files
+from fssl_core.experiments.archive import recorded_keys
 from fssl_core.experiments.asked import asked
 from fssl_core.experiments.dry_run import with_needed
 from fssl_core.experiments.store import Run
@@ -140,7 +140,7 @@ def plan(
             wanted.setdefault(key, {})[id] = None
     names = sorted(set().union(*(one.data_sets for one in settings.values())))
     missing, digests = missing_datasets(names), {name: data_digest(name) for name in names}
-    recorded = set().union(*map(keys_of, recorded_files()))
+    recorded = set().union(*recorded_keys().values())
     runs = {}
     for key, one in settings.items():
         work, why = _work(one)

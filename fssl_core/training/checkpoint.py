@@ -37,6 +37,7 @@ REMEDIES = {  # of errors of the disk, what happened and what helps
     errno.ENOSYS: ("The file system has no locks (flock), for", "mount it with them"),
     errno.EROFS: ("The disk is read-only that holds", "mount it for writing"),
     errno.ENOTDIR: ("There is a file where a folder should be:", "move it away"),
+    errno.EISDIR: ("There is a folder where a file should be:", "move it away"),
     errno.EEXIST: ("There is a file where a folder should be:", "move it away"),
 }
 
@@ -217,7 +218,10 @@ def _write(file: IO[bytes], state: dict[str, Any]) -> None:
     """Stream a state behind a line for its checksum, which is known at the end."""
     file.write(b"0" * 64 + b"\n")
     stream = _Hashing(file)
-    torch.save(state, stream)
+    try:
+        torch.save(state, stream)
+    except RuntimeError as error:  # torch's writer stumbles over what the disk said a moment before
+        raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
     file.seek(0)
     file.write(stream.checksum.hexdigest().encode())
     file.flush()

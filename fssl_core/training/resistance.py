@@ -36,7 +36,18 @@ from fssl_core.privacy.decoder import DecoderName, build_decoder, decoder_versio
 from fssl_core.privacy.image_quality import ssim
 from fssl_core.privacy.inversion import draw_images
 from fssl_core.random import generator
-from fssl_core.settings import Count, DataName, NonNegative, Range, Settings, Share, check_choice, check_range
+from fssl_core.settings import (
+    Channels,
+    Count,
+    DataName,
+    NonNegative,
+    Pixels,
+    Range,
+    Settings,
+    Share,
+    check_choice,
+    check_range,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +61,7 @@ class ResistanceSettings(Settings):
     seed: int = 1138
     # data
     dataset: DataName = "cifar10"  # to be protected; its labels are not used
-    image_size: Count | None = None  # pixels, also of the source; None: that of the data set
+    image_size: Pixels | None = None  # pixels, also of the source; None: that of the data set
     train_images: Count | None = None  # as in the split run
     attacker_share: Share = 0.01  # of the training images, which the simulated attacker has
     attacker_images: Count | None = None  # so many instead
@@ -58,7 +69,7 @@ class ResistanceSettings(Settings):
     source_images: Count | None = None  # use only so many, equally many of each class; None: all
     # model
     architecture: str = "resnet18"
-    width: Count = 64
+    width: Channels = 64
     norm: str = "group"
     cut_layer: Count = 11
     # the game

@@ -20,9 +20,11 @@ from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.settings import (
+    Channels,
     Count,
     DataName,
     NonNegative,
+    Pixels,
     Range,
     Settings,
     Share,
@@ -174,14 +176,14 @@ class FederationSettings(TrainingSettings):
     seed: int = 1138  # authors' scripts of MonAcoSFL
     # data
     dataset: DataName = "cifar10"
-    image_size: Count | None = None  # pixels; None: that of the data set
+    image_size: Pixels | None = None  # pixels; None: that of the data set
     train_images: Count | None = None  # use only so many, equally many of each class; None: all
     partition: str = "classes:2"
     clients: int = 20
     augmentation: str = "mocov2"
     # model
     architecture: str = "resnet18"
-    width: Count = 64  # channels of the stem
+    width: Channels = 64  # channels of the stem
     norm: str = "group"
     # optimisation
     learning_rate: float = 0.06

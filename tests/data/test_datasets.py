@@ -176,6 +176,18 @@ def write_medmnist(root, name, train, val, test):
     np.savez(root / f"medmnist/{name}.npz", **arrays)
 
 
+@pytest.mark.parametrize("shape", [(4, 64, 64), (4, 28, 28, 3)])
+def test_training_and_test_images_of_other_shapes_are_refused(root, shape):
+    write_medmnist(root, "toymnist", train=(9, 3), val=(5, 2), test=(4, 2))
+    path = root / "medmnist/toymnist.npz"
+    arrays = dict(np.load(path)) | {"test_images": np.zeros(shape, np.uint8)}
+    np.savez(path, **arrays)
+    message = r"toymnist\.npz has training images of 28 x 28 pixels with 1 channel\(s\) and test images of .*alike"
+    for image_size in (None, 14):
+        with pytest.raises(DataError, match=message):
+            load_dataset("medmnist/toymnist", image_size=image_size)
+
+
 def test_medmnist_validation_images_take_the_place_of_the_training_images(root):
     write_medmnist(root, "toymnist", train=(9, 3), val=(5, 2), test=(4, 2))
     data, usual = load_dataset("medmnist/toymnist:val"), load_dataset("medmnist/toymnist")

@@ -134,6 +134,13 @@ def test_a_subset_and_the_official_files_differ(data_root, monkeypatch, tmp_path
     assert data_digest("cifar10") != here
 
 
+def test_a_pipe_in_a_set_keeps_nobody_waiting(photos, root):
+    os.mkfifo(next(photos.rglob("*.png")).with_name("pipe.png"))
+    assert data_digest("pets") is None
+    with pytest.raises(DataError, match="not a regular file"):
+        load_dataset("pets")
+
+
 def test_a_set_that_may_not_be_read_is_an_error(photos, monkeypatch):
     def refuse(*arguments):
         raise PermissionError(13, "Permission denied", str(photos / "train"))

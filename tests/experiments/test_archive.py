@@ -4,8 +4,11 @@ import errno
 import io
 import json
 import os
+import time
 import zipfile
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import ClassVar
 
 import pandas as pd
@@ -299,17 +302,17 @@ def packed(path, content, method=zipfile.ZIP_STORED, keys=None):
         outer.writestr(MEMBER, content)
 
 
-def other_settings(members):
-    """Settings of a run that are not those its folder is named after, with checksums that are right."""
-    from hashlib import sha256
+def forged(name, change):
+    """A change of a run's file of JSON, with checksums that are right."""
 
-    key = SETTINGS[0].key
-    stored = json.loads(members[f"{key}/settings.json"])
-    stored["settings"]["side"] = 7.0
-    content = json.dumps(stored).encode()
-    manifest = json.loads(members[f"{key}/manifest.json"])
-    manifest["settings.json"] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
-    return members | {f"{key}/settings.json": content, f"{key}/manifest.json": json.dumps(manifest).encode()}
+    def members_changed(members):
+        key = SETTINGS[0].key
+        content = json.dumps(change(json.loads(members[f"{key}/{name}"]))).encode()
+        manifest = json.loads(members[f"{key}/manifest.json"])
+        manifest[name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
+        return members | {f"{key}/{name}": content, f"{key}/manifest.json": json.dumps(manifest).encode()}
+
+    return members_changed
 
 
 @pytest.mark.parametrize(
@@ -326,7 +329,13 @@ def other_settings(members):
         lambda members: {name: content for name, content in members.items() if not name.endswith("manifest.json")},
         lambda members: {name: content.replace(b"1.0", b"9.0") for name, content in members.items()},
         lambda members: {name: b"[" if name.endswith("summary.json") else c for name, c in members.items()},
-        other_settings,
+        lambda members: members | {f"{SETTINGS[0].key}/{'a' * 300}.csv": b"a\n1\n"},
+        lambda members: members | {f"{SETTINGS[0].key}/a\x1b[2J.csv": b"a\n1\n"},
+        forged("settings.json", lambda stored: stored | {"settings": {"side": 7.0}}),  # the folder is of others
+        forged("settings.json", lambda stored: stored | {"data": None}),
+        forged("summary.json", lambda stored: stored | {"side": 7.0}),  # would be a second column of that name
+        forged("summary.json", lambda stored: stored | {"area": [1.0]}),
+        forged("provenance.json", lambda stored: stored | {"seconds": "long"}),
     ],
 )
 def test_what_is_no_run_is_refused(exported, stores, change):
@@ -453,6 +462,46 @@ def test_a_file_larger_than_the_disk_is_refused_first(exported, stores, monkeypa
     assert not list(root.iterdir())
 
 
+def test_only_regular_files_are_opened(stores, tmp_path):
+    os.mkfifo(tmp_path / "pipe.zip")
+    for path in (tmp_path / "pipe.zip", Path("/dev/zero")):  # of which reading would not end
+        with pytest.raises(FsslError, match="it is not a regular file"):
+            import_runs(path)
+
+
+def test_an_archive_out_of_proportion_is_refused_before_it_is_unpacked(exported, stores, monkeypatch):
+    stores("second")
+    with monkeypatch.context() as limits:
+        limits.setattr(archive, "LARGEST_TEXT", 100)
+        limits.setattr(archive, "RATIO", 1)
+        with pytest.raises(FsslError, match="it would unpack to"):
+            import_runs(exported)
+    monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 300)  # the outer one has two members, the inner one has eight
+    with pytest.raises(FsslError, match="lists too many members"):
+        import_runs(exported)
+
+
+def test_the_list_of_a_large_archive_is_measured_where_it_counts(tmp_path, monkeypatch):
+    """With more than 65,535 members a ZIP archive has a second record of its end, and that is the one that is read."""
+    many = io.BytesIO()
+    with zipfile.ZipFile(many, "w") as members:
+        for number in range(65_536):
+            members.writestr(zipfile.ZipInfo(f"{number:05}"), b"")
+    archive._check_directory(many)
+    monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 65_536 * (46 + 5) - 1)
+    with pytest.raises(zipfile.BadZipFile, match="too many members"):
+        archive._check_directory(many)
+
+
+def test_what_a_killed_import_left_goes_after_a_day(exported, stores):
+    root = stores("second")
+    for name, days in ((".arriving-old", 2), (".arriving-new", 0)):
+        (root / name).mkdir(parents=True)
+        os.utime(root / name, (time.time() - days * 86400,) * 2)
+    import_runs(exported)
+    assert [entry.name for entry in root.iterdir() if entry.name.startswith(".")] == [".arriving-new"]
+
+
 @pytest.fixture
 def recorded(exported, stores, monkeypatch):
     """The file as the project keeps it with its records, and an empty store."""
@@ -481,6 +530,14 @@ def test_a_list_of_runs_that_is_none_is_refused(exported, keys):
     packed(exported, content, keys=keys)
     with pytest.raises(FsslError, match="get the file again"):
         keys_of(exported)
+
+
+def test_a_damaged_file_of_recorded_runs_is_named_and_keeps_nobody_from_working(recorded, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    recorded.with_name("runs.gpu.zip").write_bytes(recorded.read_bytes()[:100])
+    assert run_all(SETTINGS, progress=False)["area"].tolist() == [1.0, 4.0, 9.0]
+    assert taken() == [True, True, False]
+    assert "runs.gpu.zip is no file of `fssl runs export`, or it is damaged" in capsys.readouterr().err
 
 
 def test_a_notebook_takes_recorded_runs_and_computes_the_others(recorded, monkeypatch, capsys):

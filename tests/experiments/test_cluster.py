@@ -15,7 +15,7 @@ from fssl_core.experiments.store import Run, run_all
 from tests.experiments.toy_runs import Sum, Walk, contents, log
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
-from fssl_core.experiments.cluster import parse_resources
+from fssl_core.experiments.cluster import Cluster, parse_resources
 
 PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch
 
@@ -199,6 +199,14 @@ def test_what_arrives_damaged_is_not_taken(monkeypatch, tmp_path, damage):
         put(Run(wanted), files)
     assert not Run(wanted).finished
     assert not [path for path in (tmp_path / "mine").rglob("*") if path.is_file() and path.name != "lock"]
+
+
+@pytest.mark.parametrize("address", ["foo", "http://127.0.0.1:1", "tcp://127.0.0.1"])
+def test_what_is_no_address_is_said_at_once(address):
+    started = time.monotonic()
+    with pytest.raises(FsslError, match=r"^No Dask scheduler answers at "):
+        Cluster(address)
+    assert time.monotonic() - started < 5
 
 
 def test_an_address_where_nobody_answers_is_one_line(monkeypatch):

@@ -253,6 +253,16 @@ def test_a_damaged_file_is_an_error(root, name, content):
         run(Walk(), progress=False)
 
 
+@pytest.mark.parametrize("name", ["data", "code"])
+@pytest.mark.parametrize("value", [None, [], "x"])
+def test_settings_of_another_form_are_damaged(root, name, value):
+    handle = run(Walk(), progress=False)
+    stored = json.loads((handle.folder / "settings.json").read_text())
+    (handle.folder / "settings.json").write_text(json.dumps(stored | {name: value}))
+    with pytest.raises(FsslError, match=r"settings\.json is damaged\. Delete the folder"):
+        run(Walk(), progress=False)
+
+
 def test_a_summary_without_settings_is_an_error(root):
     handle = run(Walk(), progress=False)
     (handle.folder / "settings.json").unlink()

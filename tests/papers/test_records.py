@@ -31,6 +31,12 @@ def test_the_most_faithful_of_the_recorded_profiles_comes_first(folder):
     assert records.recorded_profiles("ldawa/fig1", ["smoke", "laptop", "workstation"]) == ["laptop"]
 
 
+def test_a_record_of_another_form_is_named(folder):
+    (folder / "ldawa" / "fig1.laptop.json").write_text("[1]")
+    with pytest.raises(FsslError, match=r"fig1\.laptop\.json"):
+        records.about_record("ldawa/fig1", "laptop")
+
+
 def test_results_that_are_not_there_are_named(folder):
     with pytest.raises(FsslError, match=r"figures/ldawa/fig1\.laptop\.csv is missing: open the notebook in a clone"):
         records.recorded_results("ldawa/fig1", "laptop")

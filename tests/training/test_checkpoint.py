@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import pickle
+import resource
 import zipfile
 
 import numpy as np
@@ -132,6 +133,19 @@ def test_full_disk_keeps_the_old_state_and_says_what_to_do(checkpoint, monkeypat
     monkeypatch.undo()
     assert (checkpoint.path.read_bytes(), checkpoint.previous.read_bytes()) == before
     assert files(checkpoint) == ["checkpoint.previous.pt", "checkpoint.pt"]
+
+
+def test_a_disk_that_refuses_while_torch_writes_is_named(checkpoint):
+    """torch's writer raises an error of its own for that."""
+    before = checkpoint.path.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))
+    try:
+        with pytest.raises(FsslError, match=r"A file is larger than this process may write, in .*raise the limit"):
+            checkpoint.save({"weight": torch.rand(50_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert checkpoint.path.read_bytes() == before
 
 
 def test_other_errors_of_the_disk_are_not_renamed(checkpoint, monkeypatch):
