@@ -277,9 +277,9 @@ def check_choice(name: str, value: object, allowed: Collection) -> None:
 
 def did_you_mean(value: object, known: Iterable) -> str:
     """The end of a sentence that has listed what is known: which of it is written much like this value, if any is."""
-    names = [one for one in known if isinstance(one, str)]
-    close = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
-    return f" (did you mean {close[0]}?)" if close else ""
+    names = {one.casefold(): one for one in known if isinstance(one, str)}
+    close = difflib.get_close_matches(value.casefold(), names, n=1) if isinstance(value, str) else []
+    return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 def check_range(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:

@@ -19,7 +19,7 @@ from fssl_core.costs.link import Link, mean_seconds
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import DataError
 from fssl_core.evaluation.untrained import UntrainedSettings
-from fssl_core.experiments.store import Run
+from fssl_core.experiments.store import Run, run
 from fssl_core.federation.ledger import DIRECTIONS
 from fssl_core.settings import Settings, check_choice
 from fssl_core.training.layerwise import LayerwiseSettings
@@ -79,7 +79,7 @@ def resources(settings: Settings, load: ClientLoad | None) -> dict[str, float]:
         return dict.fromkeys(NEEDS, 0.0)
     alone = settings.clients == 1
     rounds, trips = _exchanges(settings)
-    tables = [Run(part).table("traffic") for part in _phases(settings)]
+    tables = _traffic(settings)
     sent = {f"{way}_bytes": 0.0 if alone else sum(_of_client(table, way) for table in tables) for way in DIRECTIONS}
     seconds = {
         name: 0.0 if alone else sum(mean_seconds(table, link, round_trips=trips) for table in tables)
@@ -113,6 +113,11 @@ def _phases(settings: TrainingSettings) -> list[Settings]:
     return [settings.phase1, settings] if isinstance(settings, ModularSettings) else [settings]
 
 
+def _traffic(settings: TrainingSettings) -> list[pd.DataFrame]:
+    """Of each phase. An earlier one may not be stored yet, where the last came from the project's records."""
+    return [run(part, progress=False).table("traffic") for part in _phases(settings)]
+
+
 def _of_client(traffic: pd.DataFrame, ways: str = "(up|down)") -> float:
     """Bytes of the mean client, in one direction or both."""
     return float(traffic.filter(regex=f"_{ways}$").to_numpy().sum() / traffic["client"].nunique())
@@ -142,9 +147,9 @@ def curves(settings: Settings, load: ClientLoad | None) -> pd.DataFrame:
     """
     if load is None:
         return pd.DataFrame(columns=["epoch", *BUDGETS, "knn_accuracy"], dtype=float)
-    run, first = Run(settings), 0
-    epochs, accuracy = run.table("metrics")["epoch"].to_numpy(), run.table("metrics")["knn_accuracy"]
-    traffic = [Run(part).table("traffic") for part in _phases(settings)]
+    metrics, first = Run(settings).table("metrics"), 0
+    epochs, accuracy = metrics["epoch"].to_numpy(), metrics["knn_accuracy"]
+    traffic = _traffic(settings)
     by_epoch = traffic[-1].set_index("epoch").filter(regex="_(up|down)$").sum(axis=1).groupby("epoch").sum()
     sent = by_epoch.cumsum().to_numpy() / settings.clients + sum(map(_of_client, traffic[:-1]))
     macs, memory = load.macs * np.arange(1, len(epochs) + 1) / len(epochs), np.full(len(epochs), load.memory_bytes)

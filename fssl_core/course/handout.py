@@ -24,7 +24,8 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
 
     Args:
         folder: where to; it must not be there yet.
-        solutions: with the answers of the exercises: the course's, and those below the hints in the papers' notebooks.
+        solutions: with the answers of the exercises: the course's, and those below the hints in the papers' notebooks;
+            with the notes for the lecturer, and with the outputs of the course, which tell what is to be predicted.
 
     Returns:
         the folder of the course in the copy.
@@ -67,8 +68,14 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
 
 
 def _leave_out_solutions(path: Path) -> None:
+    """And what the lecturer says, and in the course the outputs: they answer the predictions above them."""
     notebook = read_notebook(path)
+    notebook.cells = [
+        cell for cell in notebook.cells if cell.metadata.get("slideshow", {}).get("slide_type") != "notes"
+    ]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = SOLUTION.sub("", cell.source)
+        elif path.parent.name == "course":
+            cell.outputs, cell.execution_count = [], None
     write_notebook(path, notebook)

@@ -26,7 +26,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
 from fssl_core.papers.names import printed_name
 from fssl_core.paths import data_root
-from fssl_core.settings import checked
+from fssl_core.settings import checked, did_you_mean
 
 FOLDER_IMAGE_SIZE = 64  # pixels; images in folders have no size in common
 
@@ -339,6 +339,7 @@ def how_to_get(name: str, root: Path) -> str:
     """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
     name = name.removesuffix(VALIDATION)  # whose images are in the same file
     where = " or ".join(str(root / folder) for folder in _places(name))
+    meant = "" if name in known_datasets() else did_you_mean(name, known_datasets())
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
@@ -374,7 +375,7 @@ def how_to_get(name: str, root: Path) -> str:
             "Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or without classes as train/*.jpg; or use "
             f"one of: {names}."
         )
-    return f"The set {name!r} is not at {where}.{hint} {how}"
+    return f"The set {name!r} is not at {where}{meant}.{hint} {how}"
 
 
 def _read(name: str, path: Path, folder_image_size: int) -> Parts:

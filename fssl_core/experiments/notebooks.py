@@ -23,7 +23,7 @@ import yaml
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.display import REPORT_SECONDS
-from fssl_core.experiments.parameters import checked_value, refuse_unknown, stored_with
+from fssl_core.experiments.parameters import as_annotated, checked_value, refuse_unknown, stored_with
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
 from fssl_core.papers.records import about_record, record_path
@@ -91,7 +91,13 @@ class Notebook:
             FsslError: the parameters cell cannot be read.
         """
         stored = self._content()["metadata"].get("fssl")
-        return {name: stored[name] for name in stored if name != "smoke"} if stored else self.as_it_stands()
+        if not stored:
+            return self.as_it_stands()
+        parameters = stored["parameters"]
+        for cell in self._content()["cells"]:
+            if "parameters" in cell["metadata"].get("tags", ()):
+                parameters = as_annotated(parameters, "".join(cell["source"]))
+        return {name: stored[name] for name in stored if name != "smoke"} | {"parameters": parameters}
 
     def as_it_stands(self) -> dict[str, Any]:
         """The same of the file as it is now, which an editor may have saved in the meantime; errors as above."""

@@ -51,6 +51,16 @@ def declared_parameters(source: str) -> dict[str, Any]:
     return {name: ast.literal_eval(line.value) for line in lines for name in _targets(line)}
 
 
+def as_annotated(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Values whose floats came back as floats: JupyterLab saves the 100.0 of a notebook's metadata as 100."""
+    try:
+        lines = [line for line in ast.parse(source).body if isinstance(line, ast.AnnAssign)]
+    except SyntaxError:  # whoever executes the cell is told
+        return dict(values)
+    floats = {name for line in lines if ast.unparse(line.annotation) == "float" for name in _targets(line)}
+    return {name: float(value) if name in floats and type(value) is int else value for name, value in values.items()}
+
+
 def stored_with(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What is kept in a notebook's metadata to tell later changes by: ``parameters``, and a digest of the other code.
 
@@ -93,7 +103,7 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     # A bool is an int to Python, but not to a reader.
     if default is not None and (not fits or (isinstance(checked, bool) and kind is not bool)):
         example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)
-        if kind is list and isinstance(checked, (int, float)):
+        if kind is list and isinstance(checked, (int, float, str)):
             example = [checked]
         raise SettingError(name, value, f"a value of type {kind.__name__} for {notebook}, such as {example!r}")
     return checked
@@ -123,8 +133,7 @@ def take_parameters(
         FsslError: a parameter without a value.
     """
     parameters_cell, injected = _executed_cells(namespace.get("In", ()))
-    if defaults is None:
-        defaults = declared_parameters(parameters_cell)
+    defaults = declared_parameters(parameters_cell) if defaults is None else as_annotated(defaults, parameters_cell)
     for name in [*_assigned(parameters_cell), *_assigned(injected)]:
         refuse_unknown(name, namespace.get(name), list(defaults), notebook)
     values = {}
@@ -134,6 +143,11 @@ def take_parameters(
                 f"The parameter {name} of {notebook} has no value. Write {name} = {default!r} and try again."
             )
         values[name] = namespace[name] = checked_value(name, namespace[name], default, notebook)
+    for name, settings in values.items():
+        for setting in settings if isinstance(settings, dict) else ():
+            if swept := {setting, f"{setting}s"} & values.keys():  # it would be one value under the name of several
+                expected = f"{', '.join(swept)}, a parameter of its own, for this setting"
+                raise SettingError(f"{name}[{setting!r}]", settings[setting], expected)
     return values
 
 

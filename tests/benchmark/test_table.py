@@ -1,5 +1,7 @@
 """The columns of the benchmark against the ledger and by hand, and the answer on tables with a known one."""
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,6 +78,15 @@ def test_a_modular_client_needs_both_phases(finished):
     assert min(both) > 0
     assert needs["traffic_bytes"] == sum(both) / 5
     assert needs["rounds"] == 2  # one average, one delivery
+
+
+def test_a_phase_that_did_not_come_with_the_last_one_is_found(finished):
+    """As when the last phase was taken from the project's records, which nobody had asked for the first."""
+    settings = finished["MFCL(GN)"]
+    load = load_of(settings)
+    before = resources(settings, load)
+    shutil.rmtree(Run(settings.phase1).folder)
+    assert resources(settings, load) == before
 
 
 def test_a_client_alone_sends_nothing_and_an_untrained_model_needs_nothing(finished):

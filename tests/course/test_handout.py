@@ -86,6 +86,19 @@ def test_a_hand_out_has_no_solution_of_a_papers_notebook_and_all_of_its_hints_an
             assert student[path].count(kept) == text.count(kept) - removed, (path, kept)
 
 
+def test_a_hand_out_has_no_notes_of_the_lecturer_and_nothing_that_answers_a_prediction(handed_out, tmp_path_factory):
+    hand_out = next(tmp_path_factory.getbasetemp().glob("lecture*")) / "hand-out"
+    notes = 0
+    for path in sorted((ROOT / "notebooks" / "course").glob("*.ipynb")):
+        mine, theirs = (nbformat.read(root / path.relative_to(ROOT), as_version=4).cells for root in (ROOT, hand_out))
+        said = [cell.source for cell in mine if cell.metadata.get("slideshow", {}).get("slide_type") == "notes"]
+        notes += len(said)
+        assert not {*said} & {cell.source for cell in theirs}
+        assert len(theirs) == len(mine) - len(said)
+        assert not any(cell.outputs for cell in theirs if cell.cell_type == "code")
+    assert notes > 5
+
+
 def test_a_hand_out_with_solutions_has_the_notebooks_as_they_are(project):
     path = Path("notebooks", "course", "03_averaging.ipynb")
     export(project.parent / "hand-out")

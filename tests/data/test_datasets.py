@@ -176,6 +176,12 @@ def write_medmnist(root, name, train, val, test):
     np.savez(root / f"medmnist/{name}.npz", **arrays)
 
 
+@pytest.mark.parametrize(("name", "meant"), [("CIFAR10", "cifar10"), ("cifar-10", "cifar10"), ("Digits", "digits")])
+def test_a_misspelt_set_is_told_the_right_name(root, name, meant):
+    with pytest.raises(DataError, match=rf"The set '{name}' is not at .*{name} \(did you mean {meant}\?\)"):
+        load_dataset(name)
+
+
 @pytest.mark.parametrize("shape", [(4, 64, 64), (4, 28, 28, 3)])
 def test_training_and_test_images_of_other_shapes_are_refused(root, shape):
     write_medmnist(root, "toymnist", train=(9, 3), val=(5, 2), test=(4, 2))

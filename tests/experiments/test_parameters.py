@@ -1,9 +1,12 @@
 """The parameters of a notebook: read, checked, compared with what it was stored with."""
 
+import json
+
 import pytest
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.parameters import (
+    as_annotated,
     changed_parameters,
     checked_value,
     declared_parameters,
@@ -107,6 +110,25 @@ def test_a_value_of_another_type_is_refused_by_name_value_and_example(name, valu
     assert str(caught.value).startswith(f"{name}={value!r} cannot be used: expected ")
     assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_floats_that_an_editor_saved_as_whole_numbers_are_floats():
+    """JupyterLab writes the metadata with JavaScript, which knows no 100.0."""
+    cell = "rate: float = 100.0  # of all\nmany: int = 3\nprofile: str = 'smoke'"
+    saved = json.loads(json.dumps(declared_parameters(cell)).replace("100.0", "100"))
+    assert type(saved["rate"]) is int
+    assert take_parameters("paper/fig1", namespace_of(cell), saved)["rate"] == 100.0
+    restored = as_annotated(saved, cell)
+    assert (type(restored["rate"]), type(restored["many"])) == (float, int)
+    assert as_annotated(saved, "rate: float = ") == saved
+
+
+@pytest.mark.parametrize("setting", ["seed", "clients"])
+def test_a_setting_that_has_a_parameter_of_its_own_is_no_override(setting):
+    """One value would stand under the names of several: three seeds of one run."""
+    cell = f"profile: str = 'smoke'\nseeds: list = []\nclients: list = []\noverrides: dict = {{{setting!r}: 3}}"
+    with pytest.raises(SettingError, match=rf"overrides\['{setting}'\]=3 cannot be used: expected (seeds|clients), a"):
+        take_parameters("paper/fig1", namespace_of(cell))
 
 
 def test_all_parameters_of_a_running_notebook_are_taken():

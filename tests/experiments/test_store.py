@@ -151,7 +151,9 @@ def test_seconds_are_summed_over_sessions(root, monkeypatch):
     assert 1000 < run(Walk(), progress=False).provenance["seconds"] < 1100
 
 
-@pytest.mark.parametrize(("dies_at", "advice"), [("1", "starts again"), ("3", "resumes from its last checkpoint")])
+@pytest.mark.parametrize(
+    ("dies_at", "advice"), [("1", "from its beginning"), ("3", "resumes from its last checkpoint")]
+)
 def test_ctrl_c_says_what_to_do(root, monkeypatch, capsys, dies_at, advice):
     monkeypatch.setenv("WALK_DIES_AT", dies_at)
     monkeypatch.setenv("WALK_DIES_OF", "ctrl-c")
