@@ -118,17 +118,19 @@ def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
     """The fixed style of each known method, in order of appearance.
 
     Anything else takes the next of ``OTHERS``, which no method has. A variant, such as ``"MocoSFL-3"`` (a cut) or
-    ``"MocoSFL, one common model"``, has its method's, lighter after the first.
+    ``"MocoSFL, one common model"``, has its method's, from one to the next lighter, and the last still to be seen.
     """
+    methods = {name: _method(str(name)) for name in names}
+    variants = Counter(methods.values())
     others, seen, styled, styles = cycle(OTHERS), Counter(), dict(METHODS), {}
-    for name in dict.fromkeys(names):
-        method = _method(str(name))
+    for name, method in methods.items():
         if method not in styled:
             styled[method] = next(others)
         style, number = styled[method], seen[method]
         seen[method] += 1
         line = "-" if style.line != "-" else "--"
-        styles[name] = replace(style, colour=lighter(style.colour, 0.5**number), line=line) if number else style
+        strength = 1 - number * min(0.5, 0.7 / max(1, variants[method] - 1))
+        styles[name] = replace(style, colour=lighter(style.colour, strength), line=line) if number else style
     return styles
 
 

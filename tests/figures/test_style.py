@@ -1,5 +1,5 @@
 from fssl_core.experiments.profiles_mfcl import MFCL_METHODS
-from fssl_core.figures.style import METHOD_COLOURS, METHODS, NORMALISATIONS, method_styles, spread_note
+from fssl_core.figures.style import METHOD_COLOURS, METHODS, NORMALISATIONS, lighter, method_styles, spread_note
 
 
 def test_methods_have_distinct_colours_and_marks():
@@ -15,9 +15,13 @@ def test_what_is_no_known_method_gets_a_style_that_no_method_has():
 
 
 def test_a_variant_of_a_method_is_a_lighter_shade_with_the_same_marker():
-    first, second, common = method_styles(["MocoSFL-1", "MocoSFL-3", "MocoSFL, one common model"]).values()
+    first, second = method_styles(["MocoSFL-1", "MocoSFL-3"]).values()
     assert first == METHODS["MocoSFL"]
     assert second.colour == "#eaae80"  # half of #d55e00
+    many = [style.colour for style in method_styles(f"MocoSFL-{cut}" for cut in range(1, 8)).values()]
+    assert len({*many}) == 7
+    assert many[-1] == lighter(first.colour, 0.3)  # which is still seen on white
+    first, second, common = method_styles(["MocoSFL-1", "MocoSFL-3", "MocoSFL, one common model"]).values()
     assert len({first.colour, second.colour, common.colour}) == 3
     assert first.marker == second.marker == common.marker
     trained, frozen = method_styles(["mine, trained on", "mine, frozen"]).values()
