@@ -558,11 +558,10 @@ def _join_split(arguments: argparse.Namespace) -> int:
 
 def _assigned(arguments: argparse.Namespace) -> dict[str, Any]:
     """Values by name, of all ``--set``."""
-    values: dict[str, Any] = {}
-    for name, value in map(_assignment, arguments.set):
-        if name == "profile":
-            raise SettingError(name, value, "the option --profile, which names the figures as well")
-        values[name] = value
+    from fssl_core.experiments.parameters import refuse_profile
+
+    values = dict(map(_assignment, arguments.set))
+    refuse_profile(values)
     return values
 
 

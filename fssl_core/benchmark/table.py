@@ -115,7 +115,8 @@ def _phases(settings: TrainingSettings) -> list[Settings]:
 
 def _traffic(settings: TrainingSettings) -> list[pd.DataFrame]:
     """Of each phase. An earlier one may not be stored yet, where the last came from the project's records."""
-    return [run(part, progress=False).table("traffic") for part in _phases(settings)]
+    *earlier, last = _phases(settings)
+    return [phase.table("traffic") for phase in [*(run(one, progress=False) for one in earlier), Run(last)]]
 
 
 def _of_client(traffic: pd.DataFrame, ways: str = "(up|down)") -> float:

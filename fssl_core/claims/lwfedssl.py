@@ -6,7 +6,7 @@ end-to-end training by the same one. What training costs is counted at the paper
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise, product
 
@@ -16,11 +16,11 @@ from fssl_core.claims.accuracies import APART
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import (
-    Joined,
     Outcome,
     Statement,
     across,
     ahead,
+    doubted,
     equivalent,
     every,
     fact,
@@ -205,10 +205,8 @@ def _in_order_medical(runs: Runs, cells: Cells, each: str) -> Outcome:
 
 def _of_hundred_clients(runs: Runs, outcome: Outcome) -> Outcome:
     """Of a hundred clients, each with few images, layer-wise training is ahead; of ten the paper has it behind."""
-    if isinstance(outcome, Joined):
-        return replace(outcome, parts=tuple(_of_hundred_clients(runs, part) for part in outcome.parts))
     fewest = runs.rows["clients"].min()
-    return replace(outcome, doubt=f"it is about 100 clients, not {fewest:g}") if fewest < 100 else outcome
+    return doubted(outcome, f"it is about 100 clients, not {fewest:g}") if fewest < 100 else outcome
 
 
 def _steady(cells: Cells, column: str, margin: float) -> Outcome:

@@ -10,7 +10,7 @@ them (Bonferroni); of *any* the other way round; a number in between takes the s
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isnan, nan
 from typing import Any
@@ -149,6 +149,13 @@ def agreed(parts: Iterable[Outcome]) -> Outcome:
 def unknown(what: str) -> Statement:
     """A part of a claim for which nothing was run: with it the whole can fail, and not hold."""
     return Statement(what, Estimate(nan, nan), doubt=f"needs {what}")
+
+
+def doubted(outcome: Outcome, doubt: str) -> Outcome:
+    """The same, which decides nothing, for this reason."""
+    if isinstance(outcome, Joined):
+        return replace(outcome, parts=tuple(doubted(part, doubt) for part in outcome.parts))
+    return replace(outcome, doubt=doubt)
 
 
 def with_each(cells: Cells, column: str, levels: Sequence[str], rule: Callable[[Cells], Outcome]) -> Outcome:

@@ -339,7 +339,8 @@ def how_to_get(name: str, root: Path) -> str:
     """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
     name = name.removesuffix(VALIDATION)  # whose images are in the same file
     where = " or ".join(str(root / folder) for folder in _places(name))
-    meant = "" if name in known_datasets() else did_you_mean(name, known_datasets())
+    known = known_datasets()
+    meant = "" if name in known else did_you_mean(name, known)
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
@@ -370,10 +371,9 @@ def how_to_get(name: str, root: Path) -> str:
             "the paper does not say which classes: take those of the work that it cites (Li et al., NeurIPS 2021)."
         )
     else:
-        names = ", ".join(known_datasets())
         how = (
             "Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or without classes as train/*.jpg; or use "
-            f"one of: {names}."
+            f"one of: {', '.join(known)}."
         )
     return f"The set {name!r} is not at {where}{meant}.{hint} {how}"
 

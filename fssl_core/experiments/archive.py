@@ -33,6 +33,7 @@ from filelock import Timeout
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
+from fssl_core.experiments.provenance import OVER_SESSIONS
 from fssl_core.experiments.store import Run, checked_summary, clear, lock_of, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, arriving, check_contents, move
 from fssl_core.files import atomic_write, open_file
@@ -54,7 +55,6 @@ ENDS = 98  # bytes of the records that end a ZIP archive, where its list of memb
 LARGEST_DIRECTORY = 32 << 20  # bytes; `zipfile` reads it whole, and takes ten times as much memory
 RATIO = 100  # how many times larger than its file an archive may be that is larger than LARGEST_TEXT
 LARGE = 16 << 20  # bytes of all tensors in a file: above it is packed for speed, and not for size
-OVER_SESSIONS = "seconds", "sessions", "peak_memory_bytes", "peak_gpu_memory_bytes"  # which a new session goes on with
 PATIENCE = 10.0  # seconds in which another process has imported the same run
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal runs make equal files
 
@@ -151,17 +151,14 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
             with outer.open(MEMBER) as source:
                 shutil.copyfileobj(source, whole)
         with _as_exported(path):
-            _check_directory(whole)
-            archive = zipfile.ZipFile(whole)
+            archive = _archive(whole)
         with archive:
             yield archive
 
 
 @contextmanager
 def _outer(path: Path) -> Iterator[zipfile.ZipFile]:
-    with _as_exported(path), open_file(path) as file:
-        _check_directory(file)
-    with _as_exported(path), open_file(path) as file, zipfile.ZipFile(file) as outer:
+    with _as_exported(path), open_file(path) as file, _archive(file) as outer:
         members = outer.infolist()
         known = [member.filename for member in members] == [KEYS, MEMBER]
         if not known or {member.compress_type for member in members} - METHODS:
@@ -169,8 +166,8 @@ def _outer(path: Path) -> Iterator[zipfile.ZipFile]:
         yield outer
 
 
-def _check_directory(file: IO[bytes]) -> None:
-    """Refuse a list of members that is out of proportion before anybody reads it."""
+def _archive(file: IO[bytes]) -> zipfile.ZipFile:
+    """The archive in a file, unless its list of members is out of proportion: `zipfile` reads it whole at once."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - ENDS))
     ends = file.read().rjust(ENDS, b"\0")
@@ -179,6 +176,7 @@ def _check_directory(file: IO[bytes]) -> None:
         (listed,) = struct.unpack_from("<Q", ends, ENDS - 58)
     if name != b"PK\5\6\0\0" or listed > LARGEST_DIRECTORY:  # of ours none has a comment at its end
         raise zipfile.BadZipFile("it does not end as such a file does, or lists too many members")
+    return zipfile.ZipFile(file)
 
 
 @contextmanager

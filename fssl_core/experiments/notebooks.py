@@ -23,7 +23,7 @@ import yaml
 
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.display import REPORT_SECONDS
-from fssl_core.experiments.parameters import as_annotated, checked_value, refuse_unknown, stored_with
+from fssl_core.experiments.parameters import as_annotated, checked_value, refuse_profile, refuse_unknown, stored_with
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
 from fssl_core.papers.records import about_record, record_path
@@ -93,10 +93,7 @@ class Notebook:
         stored = self._content()["metadata"].get("fssl")
         if not stored:
             return self.as_it_stands()
-        parameters = stored["parameters"]
-        for cell in self._content()["cells"]:
-            if "parameters" in cell["metadata"].get("tags", ()):
-                parameters = as_annotated(parameters, "".join(cell["source"]))
+        parameters = as_annotated(stored["parameters"], next(iter(self.code()), ""))
         return {name: stored[name] for name in stored if name != "smoke"} | {"parameters": parameters}
 
     def as_it_stands(self) -> dict[str, Any]:
@@ -244,8 +241,7 @@ def execute(
     if jobs is None:
         jobs = 1 if cluster else max(1, len(gpus()))
     check_range("jobs", jobs, 1)
-    if "profile" in parameters:
-        raise SettingError("profile", parameters["profile"], "the option --profile, which names the figures as well")
+    refuse_profile(parameters)
     folder = folder or project_root() / "build" / profile
     notebooks = find_notebooks(ids)
     with_parameters = [notebook for notebook in notebooks if notebook.as_stored()["parameters"]]

@@ -109,6 +109,12 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     return checked
 
 
+def refuse_profile(parameters: Mapping[str, Any]) -> None:
+    """Raise :class:`SettingError` where the profile is given as one of the parameters, beside the one that counts."""
+    if "profile" in parameters:
+        raise SettingError("profile", parameters["profile"], "the option --profile, which names the figures as well")
+
+
 def refuse_unknown(name: str, value: Any, known: Sequence[str], notebook: str) -> None:
     """Raise :class:`SettingError` for a name that is no parameter of the notebook; the message has those that are."""
     if name not in known:
@@ -133,7 +139,8 @@ def take_parameters(
         FsslError: a parameter without a value.
     """
     parameters_cell, injected = _executed_cells(namespace.get("In", ()))
-    defaults = declared_parameters(parameters_cell) if defaults is None else as_annotated(defaults, parameters_cell)
+    if defaults is None:
+        defaults = declared_parameters(parameters_cell)
     for name in [*_assigned(parameters_cell), *_assigned(injected)]:
         refuse_unknown(name, namespace.get(name), list(defaults), notebook)
     values = {}

@@ -16,6 +16,9 @@ import torch
 import fssl_core
 from fssl_core.devices import cpu_name, default_device, tf32
 
+LARGEST = "peak_memory_bytes", "peak_gpu_memory_bytes"
+OVER_SESSIONS = "seconds", "sessions", *LARGEST  # what a session goes on with that the ones before it left
+
 
 class Session:
     """One stretch of computing a run; a run that was interrupted has several.
@@ -60,12 +63,11 @@ class Session:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         before = self.earlier
-        largest = ("peak_memory_bytes", "peak_gpu_memory_bytes")
         return {
             **this,
             "seconds": before.get("seconds", 0.0) + this["seconds"],
             "sessions": before.get("sessions", 0) + 1,
-            **{name: max(before.get(name, 0), this[name]) for name in largest},
+            **{name: max(before.get(name, 0), this[name]) for name in LARGEST},
             "history": [*before.get("history", [before] if before else []), this],
         }
 

@@ -55,19 +55,25 @@ def test_a_hand_out_has_what_the_notebooks_need_and_nothing_of_the_lecturers(pro
 
 
 @pytest.fixture(scope="module")
-def handed_out(tmp_path_factory):
-    """Texts of the notebooks by path: of this project, and of what students get of it."""
+def hand_out(tmp_path_factory):
+    """What students get of this project."""
     folder = tmp_path_factory.mktemp("lecture") / "hand-out"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         export(folder, solutions=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def handed_out(hand_out):
+    """Texts of the notebooks by path: of this project, and of what students get of it."""
 
     def texts(root):
         paths = [path for path in (root / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
         cells = {path: nbformat.read(path, as_version=4).cells for path in paths}
         return {path.relative_to(root): "\n".join(cell.source for cell in found) for path, found in cells.items()}
 
-    return texts(ROOT), texts(folder)
+    return texts(ROOT), texts(hand_out)
 
 
 def test_a_hand_out_has_no_solution_of_a_papers_notebook_and_all_of_its_hints_and_predictions(handed_out):
@@ -86,8 +92,7 @@ def test_a_hand_out_has_no_solution_of_a_papers_notebook_and_all_of_its_hints_an
             assert student[path].count(kept) == text.count(kept) - removed, (path, kept)
 
 
-def test_a_hand_out_has_no_notes_of_the_lecturer_and_nothing_that_answers_a_prediction(handed_out, tmp_path_factory):
-    hand_out = next(tmp_path_factory.getbasetemp().glob("lecture*")) / "hand-out"
+def test_a_hand_out_has_no_notes_of_the_lecturer_and_nothing_that_answers_a_prediction(hand_out):
     notes = 0
     for path in sorted((ROOT / "notebooks" / "course").glob("*.ipynb")):
         mine, theirs = (nbformat.read(root / path.relative_to(ROOT), as_version=4).cells for root in (ROOT, hand_out))

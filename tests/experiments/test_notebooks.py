@@ -73,6 +73,18 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_floats_that_an_editor_saved_as_whole_numbers_are_known_as_floats(project):
+    """JupyterLab writes the metadata with JavaScript, which knows no 2.0."""
+    path = project / "notebooks" / "paper1" / "fig3.ipynb"
+    write_notebook(path, parameters='profile: str = "smoke"\nrate: float = 2.0\nepochs: int = 3')
+    content = json.loads(path.read_text())
+    stored = Notebook("paper1/fig3", path).as_it_stands()
+    content["metadata"]["fssl"] = stored | {"parameters": stored["parameters"] | {"rate": 2}}
+    path.write_text(json.dumps(content))
+    parameters = Notebook("paper1/fig3", path).as_stored()["parameters"]
+    assert {name: type(value) for name, value in parameters.items()} == {"profile": str, "rate": float, "epochs": int}
+
+
 @pytest.fixture
 def no_execution(monkeypatch):
     """Nothing may start when the input is bad."""

@@ -117,8 +117,8 @@ def test_floats_that_an_editor_saved_as_whole_numbers_are_floats():
     cell = "rate: float = 100.0  # of all\nmany: int = 3\nprofile: str = 'smoke'"
     saved = json.loads(json.dumps(declared_parameters(cell)).replace("100.0", "100"))
     assert type(saved["rate"]) is int
-    assert take_parameters("paper/fig1", namespace_of(cell), saved)["rate"] == 100.0
     restored = as_annotated(saved, cell)
+    assert take_parameters("paper/fig1", namespace_of(cell), restored)["rate"] == 100.0
     assert (type(restored["rate"]), type(restored["many"])) == (float, int)
     assert as_annotated(saved, "rate: float = ") == saved
 
