@@ -111,6 +111,12 @@ def test_a_file_gets_a_line_now_and_then(capsys, every_state):
     ]
 
 
+def test_a_file_says_of_one_run_that_another_process_has_that_it_is_not_done(capsys, every_state):
+    [view] = display.views(show=True)
+    view.draw(State(runs=1, done=0))
+    assert capsys.readouterr().err == "fssl: 0 of 1 run\n"
+
+
 def test_nothing_is_shown_of_what_is_stored_or_not_to_be_shown(capsys, every_state):
     run_all([Count(seed=2)], progress=False)
     run_all([Count(seed=2)])
