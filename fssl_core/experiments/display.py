@@ -85,7 +85,7 @@ class State:
         return min(1.0, (self.done + begun) / self.runs) if self.runs else 0.0
 
     def lines(self) -> list[tuple[int, int, str]]:
-        """What to show: of each line what is done, of how much, and the words; a run alone says how far it is itself."""
+        """What to show: of each line what is done, of how much, and the words; a run alone tells them itself."""
         lines = [(self.done, self.runs, self.words())] if self.runs > 1 or not self.running else []
         lines += [(run.step, run.steps, run.words()) for run in self.running[:SHOWN]]
         if len(self.running) > SHOWN:
