@@ -74,6 +74,9 @@ METHODS: dict[str, MethodStyle] = {
     "L-DAWA_FedAvg": MethodStyle("#53e18d", "d", "-."),
     "L-DAWA_Loss": MethodStyle("#09392c", (3, 1, 0), "--"),
     "L-DAWA_FedU": MethodStyle("#7ea343", (3, 1, 180), (0, (3, 1, 1, 1))),
+    # with three rounds of FedAvg first: the method's shape and half of its strength, as variants have it
+    "L-DAWA after FedAvg": MethodStyle("#80ceb9", (4, 0, 0), "--"),
+    "M-DAWA after FedAvg": MethodStyle("#8382dc", (5, 0, 0), "--"),
     # LW-FedSSL's Table 2 beside the above; the name of an SSL method alone is training in one place
     "Scratch": MethodStyle("#404040", (8, 1, 0), ":"),
     "SimCLR": MethodStyle("#e8d849", (7, 0, 0), "-."),

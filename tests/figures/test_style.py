@@ -28,6 +28,12 @@ def test_a_variant_of_a_method_is_a_lighter_shade_with_the_same_marker():
     assert (trained.marker, trained.colour == frozen.colour) == (frozen.marker, False)
 
 
+def test_a_method_after_rounds_of_fedavg_has_a_fixed_style_beside_its_own():
+    for name in ("L-DAWA", "M-DAWA"):
+        after = f"{name} after FedAvg"
+        assert method_styles([after])[after].colour == lighter(METHODS[name].colour, 0.5)
+
+
 def test_the_note_says_what_means_and_spreads_are():
     said = "bars: mean, lines: ±\u00a01 sample standard deviation over seeds"
     assert spread_note([3, 3], "bars", "lines") == said
