@@ -6,6 +6,7 @@ own, in ``test_modules.py``.
 """
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import exercises_of, place_of
 from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.experiments.parameters import stored_with
-from fssl_core.experiments.refresh import INSTALLATION
+from fssl_core.experiments.refresh import INSTALLATION, fill_recorded
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
@@ -395,9 +396,14 @@ def test_notebook_keeps_the_contract(path, monkeypatch):
     rules = HYGIENE if path.name in PLAIN else ANATOMY + HYGIENE
     complaints = complaints_about_file(path) + [complaint for rule in rules for complaint in rule(notebook)]
     if path.name not in PLAIN:
-        (id,) = (known.id for known in find_notebooks() if known.path == path)
+        (known,) = (known for known in find_notebooks() if known.path == path)
+        id = known.id
         if not any(f'Artifact.of_notebook("{id}", ' in cell.source for cell in notebook.cells):
             complaints.append(f"the artifact is not {id}, as the file name says")
+        told = copy.deepcopy(notebook)
+        fill_recorded(told, known)
+        if told != notebook:
+            complaints.append("the table below the title is not that of the records: `fssl refresh` writes it")
         asked = [cell.metadata.exercise for cell in exercise_cells(notebook)]
         if sorted(asked) != sorted(exercises_of(id)):
             complaints.append(
