@@ -46,7 +46,7 @@ ROLES = {f"Fed{name}": WHOLE for name in SSL} | dict.fromkeys(SSL, CENTRAL)
 PATCHES = {32: 4, 64: 4, 128: 8, 224: 16}  # by image size
 DEPTHS = [1, 2, 3, 4, 6]  # layers per stage, of Table 3
 SAME = 0.01  # "the same", "constant", of a memory or a count
-FLAT = 1 / 3  # "almost flat": of the rise that it is compared with
+FLAT = 1 / 3  # "almost flat" rises by at most this share: of its start over the stages, of end-to-end's over batches
 MATCH = 0.4  # points: what Table 4 calls a match
 ROUNDING = 1e-5  # of a few steps in single precision
 
@@ -320,7 +320,7 @@ def _managed(stage: Stage) -> dict[str, range]:
 
 
 def _by_stage(column: str, name: str) -> Rule:
-    """End-to-end constant, progressive rising to it, and layer-wise flat beside that."""
+    """End-to-end constant, progressive rising to it, and layer-wise flat."""
 
     def rule(results: pd.DataFrame) -> Outcome:
         full = results.loc[results["method"] == FULL, column].dropna()
@@ -339,8 +339,8 @@ def _by_stage(column: str, name: str) -> Rule:
             return every(
                 [*parts, fact(f"{name}, {LAYERWISE}: most / least from stage 2", later.max() / later.min(), 1, 1)]
             )
-        rises = [values.iloc[-1] - values.iloc[0] for values in (layerwise, progressive)]
-        return every([*parts, fact(f"rise of {name}, {LAYERWISE} / {PROGRESSIVE}", rises[0] / rises[1], high=FLAT)])
+        grown = layerwise.max() / layerwise.min()
+        return every([*parts, fact(f"{name}, {LAYERWISE}: most / least", grown, high=1 + FLAT)])
 
     return rule
 

@@ -14,9 +14,13 @@ def numbers():
     falls = comparisons("monacosfl-fig8a-reconstructions", profile="workstation")
     cells = Cells(real, "ssim", ["method", "cut_layer"])
     more = (cells.mean(method="MonAcoSFL", cut_layer=11) - cells.mean(method="MocoSFL", cut_layer=11)).estimate
-    (fails_15, _, fails_17, further), (alike,) = (
+    (fails_15, fails_17), (_, further), (alike,) = (
         [[2**part.value, *(2**bound for bound in part.interval())] for part in comparisons(id, profile="workstation")]
-        for id in ("monacosfl-fig8b-reversed-15-17", "monacosfl-fig8b-similar-privacy-1-13")
+        for id in (
+            "monacosfl-fig8b-reversed-15-17",
+            "monacosfl-fig8b-poor-features",
+            "monacosfl-fig8b-similar-privacy-1-13",
+        )
     )  # ratios, of differences in doublings
     probe = 100 * real.pivot_table("accuracy", "method", "cut_layer")
     mse = at.mse.unstack("cut_layer")
