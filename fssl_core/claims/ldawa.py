@@ -274,12 +274,11 @@ def _largest_change(results: pd.DataFrame, name: str, most: float) -> Outcome:
 # -------------------------------------------------------------------------- figures: one number a run, then as above
 
 
-def _runs(
-    results: pd.DataFrame, value: str, unit: str, each: Sequence[str] = ("method", "ssl_method"), **more: str
-) -> Cells:
+def _runs(results: pd.DataFrame, value: str, unit: str, **more: float) -> Cells:
     """Runs of a figure, whose accuracy, by a linear probe or of the neighbours, says whether their models learned."""
     accuracy = "accuracy" if "accuracy" in results else "knn_accuracy"
-    return Cells(results, value, list(each), unit=unit, accuracy=accuracy, strata=["ssl_method"], **more)
+    by = ["method", "ssl_method"]
+    return Cells(results, value, by, unit=unit, accuracy=accuracy, strata=["ssl_method"], **more)
 
 
 def _less(results: pd.DataFrame, ssl_method: str, value: str, unit: str) -> Outcome:

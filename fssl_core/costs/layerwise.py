@@ -64,8 +64,8 @@ class Exchange:
         return self.down + self.up
 
 
-def round_bytes(stage: Stage, model: Model, *, bytes_per_value: int = 4, counters: bool = False) -> Exchange:
-    """What a client receives and sends in each round of a stage.
+def round_bytes(stage: Stage, model: Model, *, counters: bool = False) -> Exchange:
+    """What a client receives and sends in each round of a stage, in float32.
 
     Args:
         counters: those of batch norms are sent as well: off in the paper's count, on for this package's ledger.
@@ -74,9 +74,7 @@ def round_bytes(stage: Stage, model: Model, *, bytes_per_value: int = 4, counter
     down = sum(_sent(stage.exchanged_down, stage, model, size) for size in sizes)
     up = sum(_sent(stage.exchanged_up, stage, model, size) for size in sizes)
     positions = model.encoder.positions
-    return Exchange(
-        bytes_per_value * (down + stage.whole_down * positions), bytes_per_value * (up + stage.whole_up * positions)
-    )
+    return Exchange(4 * (down + stage.whole_down * positions), 4 * (up + stage.whole_up * positions))
 
 
 def _sent(units: range, stage: Stage, model: Model, size: str) -> int:

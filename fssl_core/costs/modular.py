@@ -292,10 +292,8 @@ def phase1_bytes(autoencoder: nn.Module) -> Exchange:
     return Exchange(down=sent, up=sent)
 
 
-def phase2_bytes(
-    map_shape: tuple[int, int, int], images: int, pairs: int = VECTORS, *, bytes_per_value: int = 4
-) -> int:
-    """What a client sends once, to the byte: the maps of both views in every pair of every image.
+def phase2_bytes(map_shape: tuple[int, int, int], images: int, pairs: int = VECTORS) -> int:
+    """What a client sends once, to the byte: the float32 maps of both views in every pair of every image.
 
     Args:
         map_shape: ``(channels, height, width)`` of the client module's output.
@@ -307,4 +305,4 @@ def phase2_bytes(
     """
     check_range("images", images, low=0)
     check_range("pairs", pairs, low=0)
-    return bytes_per_value * 2 * pairs * images * prod(map_shape)
+    return 4 * 2 * pairs * images * prod(map_shape)

@@ -308,49 +308,31 @@ def gaussian_blur(x: Tensor, sigma: Tensor, kernel: int) -> Tensor:
     return matrix.matmul(x).matmul(matrix.transpose(2, 3))
 
 
+_MOCO_V2 = Augmentation(
+    crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
+    jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2, blur=0.5,
+)  # fmt: skip
+_BYOL = _MOCO_V2.changed(saturation=0.2, blur=1.0)
+_BYOL_SECOND = _BYOL.changed(blur=0.1, solarize=0.2)
 AUGMENTATIONS = {
     # The MoCo-v2 list with torchvision's default crop, as in the code of MocoSFL and MonAcoSFL (MoCo-v2's own crop
     # covers 0.2 to 1 of the area).
-    "mocov2": Augmentation(
-        crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2, blur=0.5,
-    ),
+    "mocov2": _MOCO_V2,
     # The same with MoCo-v2's own crop: L-DAWA's code, which follows Tamkin et al., "Viewmaker networks", ICLR 2021.
-    "viewmaker": Augmentation(
-        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2, blur=0.5,
-    ),
+    "viewmaker": _MOCO_V2.changed(crop_scale=(0.2, 1.0)),
     # Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", ICML 2020, appendix A,
     # strength 1. MFCL's choice for Tiny ImageNet (Table 13).
-    "simclr": Augmentation(
-        crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, grayscale=0.2, blur=0.5,
-    ),
+    "simclr": _MOCO_V2.changed(brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2),
     # For CIFAR-10 (B.9) they halve the four strengths and drop the blur; so does MFCL for the CIFAR sets (Table 13).
-    "simclr-cifar": Augmentation(
-        crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2,
-    ),
+    "simclr-cifar": _MOCO_V2.changed(blur=0.0),
     # Grill et al., "Bootstrap Your Own Latent", NeurIPS 2020, table 6: the first view's distribution T and the
     # second's T'.
-    "byol": Augmentation(
-        crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=1.0,
-    ),
-    "byol-second": Augmentation(
-        crop_scale=(0.08, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=0.1, solarize=0.2,
-    ),
+    "byol": _BYOL,
+    "byol-second": _BYOL_SECOND,
     # Chen et al., "An Empirical Study of Training Self-Supervised Vision Transformers", ICCV 2021 (MoCo-v3's code): as
     # BYOL's pair, with a smaller crop.
-    "mocov3": Augmentation(
-        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=1.0,
-    ),
-    "mocov3-second": Augmentation(
-        crop_scale=(0.2, 1.0), crop_ratio=(3 / 4, 4 / 3), flip=0.5,
-        jitter=0.8, brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, grayscale=0.2, blur=0.1, solarize=0.2,
-    ),
+    "mocov3": _BYOL.changed(crop_scale=(0.2, 1.0)),
+    "mocov3-second": _BYOL_SECOND.changed(crop_scale=(0.2, 1.0)),
     # Ours, for the embedded sets: no flip, because a mirrored digit is another sign.
     "digits": Augmentation(
         size=16, crop_scale=(0.4, 1.0), crop_ratio=(3 / 4, 4 / 3),

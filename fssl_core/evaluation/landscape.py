@@ -98,7 +98,6 @@ def loss_surface(
     evaluate: Evaluate,
     extent: tuple[tuple[float, float], tuple[float, float]],
     points: int = 21,
-    progress: Callable[..., None] = lambda done, total, **figures: None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss on a grid of the plane.
 
@@ -107,7 +106,6 @@ def loss_surface(
         evaluate: the loss of a model's parameters, for example :func:`held_out_loss`.
         extent: smallest and largest x, and y.
         points: of the grid, along each axis, at least 2.
-        progress: called as ``progress(done, total)`` after each point.
 
     Returns:
         x ``[points]``, y ``[points]`` and the loss ``[points, points]``, a row for each y, as contour plots take it;
@@ -116,7 +114,7 @@ def loss_surface(
     check_range("points", points, 2)
     x, y = (torch.linspace(low, high, points, dtype=torch.float64) for low, high in extent)
     grid = torch.cartesian_prod(y, x).flip(1)  # [points * points, 2], x varies first
-    return x, y, _losses(plane, evaluate, grid, progress).view(points, points)
+    return x, y, _losses(plane, evaluate, grid).view(points, points)
 
 
 def circle_loss_increase(
@@ -124,7 +122,6 @@ def circle_loss_increase(
     evaluate: Evaluate,
     radius: float,
     points: int = 32,
-    progress: Callable[..., None] = lambda done, total, **figures: None,
 ) -> float:
     """How much the loss rises around the final model: its mean on a circle, less that of the final model.
 
@@ -134,19 +131,14 @@ def circle_loss_increase(
         radius: Euclidean distance in weight space, above 0. For models with normalisation layers a fraction of
             :attr:`Plane.norm` compares two runs better than one distance for both.
         points: on the circle, evenly spaced, at least 3.
-        progress: called as ``progress(done, total)`` after each point.
     """
     check_range("points", points, 3)
     if not radius > 0:
         raise SettingError("radius", radius, "a positive distance")
     coordinates = torch.cat([plane.circle(radius, points), torch.zeros(1, 2, dtype=torch.float64)])
-    losses = _losses(plane, evaluate, coordinates, progress)
+    losses = _losses(plane, evaluate, coordinates)
     return (losses[:-1].mean() - losses[-1]).item()
 
 
-def _losses(plane: Plane, evaluate: Evaluate, coordinates: Tensor, progress: Callable[..., None]) -> Tensor:
-    losses = torch.empty(len(coordinates), dtype=torch.float64)
-    for index, (x, y) in enumerate(coordinates.tolist()):
-        losses[index] = evaluate(plane.state(x, y))
-        progress(index + 1, len(coordinates))
-    return losses
+def _losses(plane: Plane, evaluate: Evaluate, coordinates: Tensor) -> Tensor:
+    return torch.tensor([evaluate(plane.state(x, y)) for x, y in coordinates.tolist()], dtype=torch.float64)

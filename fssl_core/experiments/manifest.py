@@ -7,23 +7,26 @@ compared by :func:`fssl_core.training.checkpoint.load_tensors`: large files are 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fssl_core.errors import FsslError
-from fssl_core.files import write_json
+from fssl_core.files import atomic_write, write_json
 
 NAME, LAST, LEFT_OUT = "manifest.json", "summary.json", "left_out.json"
 TENSORS = ".tensors"
 NO_RESULTS = ("lock", "checkpoint.pt", "checkpoint.previous.pt", NAME, LAST)
 
 
-def write_manifest(folder: Path, summary: bytes) -> None:
-    """List the files of a run that is about to be finished, with the content that its summary will have."""
+def finish(folder: Path, results: Mapping[str, Any]) -> None:
+    """List the files of a run, and make it finished by its summary."""
+    summary = json.dumps(results, indent=2).encode()
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     files = {name: _entry(folder / name) for name in names if name not in NO_RESULTS}
     write_json(folder / NAME, {**files, LAST: {"bytes": len(summary), "sha256": hashlib.sha256(summary).hexdigest()}})
+    with atomic_write(folder / LAST) as file:
+        file.write(summary)
 
 
 def _entry(path: Path) -> dict[str, Any]:
@@ -39,18 +42,14 @@ def listed_files(folder: Path) -> list[str]:
     """Names of the files that a finished run consists of, without the manifest.
 
     Raises:
-        FsslError: the manifest is damaged; or there is none, as of runs that were stored before there were manifests.
+        FsslError: the manifest is damaged or missing.
     """
-    listed = _manifest(folder)
-    if listed is None:
-        raise FsslError(f"{folder / NAME} is missing. {_advice(folder)}")
-    return list(listed)
+    return list(_manifest(folder))
 
 
 def is_listed(folder: Path, name: str) -> bool:
-    """Whether a finished run wrote such a file; of one that was stored before there were manifests nobody knows."""
-    listed = _manifest(folder)
-    return listed is None or name in listed
+    """Whether a finished run wrote such a file."""
+    return name in _manifest(folder)
 
 
 def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
@@ -63,7 +62,7 @@ def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     Returns:
         content by name of the file; the run itself is left as it is.
     """
-    kept = dict(_manifest(folder) or {})
+    kept = dict(_manifest(folder))
     if not (left := {name: kept.pop(name) for name in names}):
         return {}
     left = dict(sorted((left | (read_json(folder, LEFT_OUT) or {})).items()))  # of an import, which lacked others
@@ -78,7 +77,7 @@ def check_files(folder: Path) -> None:
     Raises:
         FsslError: one is missing, or is not what the run wrote.
     """
-    for name, entry in (_manifest(folder) or {}).items():
+    for name, entry in _manifest(folder).items():
         path = folder / name
         if not path.is_file():
             raise FsslError(f"{path} is missing. {_advice(folder)}")
@@ -104,8 +103,8 @@ def read_file(folder: Path, name: str, *, verify: bool = True) -> bytes:
         raise
     except OSError as error:
         raise FsslError(f"{path} cannot be read ({error.strerror}). {_advice(folder)}") from error
-    listed = _manifest(folder) if verify else None
-    if listed is not None:
+    if verify:
+        listed = _manifest(folder)
         if name not in listed:
             raise FsslError(f"{path} is none of the files that the run wrote. Remove it, or read it by other means.")
         if hashlib.sha256(content).hexdigest() != listed[name]["sha256"]:
@@ -123,11 +122,11 @@ def read_json(folder: Path, name: str, *, verify: bool = True) -> dict[str, Any]
         raise FsslError(f"{folder / name} is damaged ({error}). {_advice(folder)}") from error
 
 
-def _manifest(folder: Path) -> dict[str, dict[str, Any]] | None:
-    """By name, ``bytes`` and ``sha256``; ``None`` of a run that was stored before there were manifests."""
+def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """By name, ``bytes`` and ``sha256``."""
     listed = read_json(folder, NAME, verify=False)
     if listed is None:
-        return None
+        raise FsslError(f"{folder / NAME} is missing. {_advice(folder)}")
     for entry in listed.values():
         if not (isinstance(entry, dict) and entry.keys() == {"bytes", "sha256"}):
             raise FsslError(f"{folder / NAME} is damaged. {_advice(folder)}")

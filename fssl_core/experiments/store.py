@@ -17,9 +17,6 @@ A class attribute ``version`` says which results the code computes: raise it whe
 old version are computed again, and so are runs that build on them, whose settings hold those of other runs. The same
 goes for the images: what was computed or begun on others of the same name (:mod:`fssl_core.data.digests`) is computed
 again. Where a set is not there any more, its finished runs are.
-
-A run that was finished before there were digests and checksums is taken as it is, which is said: nothing is known to be
-wrong with it, and nothing can be checked. One that was only begun is started again.
 """
 
 import hashlib
@@ -49,16 +46,16 @@ from fssl_core.experiments.manifest import (
     LAST,
     LEFT_OUT,
     check_files,
+    finish,
     is_listed,
     read_file,
     read_json,
-    write_manifest,
 )
 from fssl_core.experiments.progress import Sweep, active, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.schedule import Schedule
 from fssl_core.files import atomic_write, write_json
-from fssl_core.notices import in_kernel, notice, say, tell
+from fssl_core.notices import in_kernel, say, tell
 from fssl_core.paths import runs_root
 from fssl_core.resources import threads_of_a_run
 from fssl_core.settings import Settings, checked, flat
@@ -137,19 +134,8 @@ class Run:
                 f"The folder {self.folder} should hold the settings {asked}, but its settings.json says {stored}: it "
                 "was changed by hand, or two settings share a name. Delete or move it and run again."
             )
-        summary = self.summary  # which is written last, so it is read first
-        listed = (self.folder / "manifest.json").exists()
-        if summary is None or not (summary or listed) or _changes(stored, asked):
+        if self.summary is None or _changes(stored, asked):  # the summary is written last, so it is read first
             return False
-        if "data" not in stored:
-            notice(
-                f"runs in {self.folder.parent} that were computed before checksums and digests of images were kept are "
-                "taken as they are; delete the folder of one to compute it again."
-            )
-        elif not listed:
-            raise FsslError(
-                f"{self.folder / 'manifest.json'} is missing. Delete the folder {self.folder} and run again."
-            )
         check_files(self.folder)
         return read_json(self.folder, "settings.json") == stored
 
@@ -330,11 +316,9 @@ class Run:
                 "results are not kept. Run it again."
             )
         execute = f"{type(self.settings).__name__}.execute"
-        summary = json.dumps(checked_summary(results, flat(self.settings.as_dict()), execute), indent=2).encode()
+        summary = checked_summary(results, flat(self.settings.as_dict()), execute)
         record()
-        write_manifest(self.folder, summary)
-        with atomic_write(self.folder / "summary.json") as file:
-            file.write(summary)
+        finish(self.folder, summary)
         self.checkpoint.remove()
 
 

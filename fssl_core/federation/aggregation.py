@@ -308,7 +308,7 @@ def trimmed_mean(values: Tensor, faulty: int) -> Tensor:
     return values.T.contiguous().sort(1).values[:, faulty : clients - faulty].mean(1)
 
 
-def median(values: Tensor, faulty: int = 0) -> Tensor:
+def median(values: Tensor, faulty: int) -> Tensor:
     """Likewise, whatever ``faulty`` says; of an even number of values the mean of the two in the middle."""
     return trimmed_mean(values, (len(values) - 1) // 2)
 

@@ -15,6 +15,7 @@ import fssl_core
 from fssl_core.data.datasets import Dataset, digest
 from fssl_core.errors import SettingError
 from fssl_core.experiments.profiles_ldawa import ldawa_settings
+from fssl_core.settings import flat
 from fssl_core.training.averaging import AveragingSettings
 
 SERVER_ONLY = ("wait", "timeout")  # no settings: see the server
@@ -52,12 +53,4 @@ def terms(settings: AveragingSettings, data: Dataset) -> dict[str, Any]:
         "image shape": data.train.images.shape[1:],
         "training images": digest(data),
     }
-    for name, value in settings.as_dict().items():
-        shared |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-    return json.loads(json.dumps(shared))
-
-
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> str:
-    """The terms that differ, in words; empty if none does."""
-    names = [name for name in {**there, **here} if here.get(name) != there.get(name)]
-    return "; ".join(f"{name} is {here.get(name)!r} here and {there.get(name)!r} at the server" for name in names)
+    return json.loads(json.dumps(shared | flat(settings.as_dict())))

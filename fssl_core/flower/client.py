@@ -20,7 +20,8 @@ from flwr.clientapp import ClientApp
 
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.flower.agreement import differences, run_settings, terms
+from fssl_core.flower.agreement import run_settings, terms
+from fssl_core.settings import differences
 from fssl_core.training.averaging import AveragingTrainer
 
 KEPT = ("client_models", "targets", "velocities")  # matrices with a row for each client
@@ -42,8 +43,10 @@ def join(message: Message, context: Context) -> Message:
     here = terms(settings, data)
     if own_images:
         here["training images"] = there.get("training images")
-    if found := differences(here, there):
-        raise FsslError(f"Client {client} has other terms: {found}. Give both sides the same package and images.")
+    if found := differences(there, here):
+        raise FsslError(
+            f"Client {client} has other terms than the server (there): {found}. Give both the same package and images."
+        )
     images = len(data.train) if own_images else len(settings.divide(data)[client])
     return Message(RecordDict({"metrics": MetricRecord({"client": client, "images": images})}), reply_to=message)
 

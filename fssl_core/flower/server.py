@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import FsslError
+from fssl_core.experiments.manifest import finish
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
@@ -53,7 +54,7 @@ def main(grid: Grid, context: Context) -> None:
         run.folder / "provenance.json",
         session.record() | {"lost_clients": strategy.lost, "refused_replies": strategy.refused},
     )
-    write_json(run.folder / "summary.json", summary)
+    finish(run.folder, summary)
     notice(f"stored in {run.folder}")
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from fssl_core.errors import SettingError
 from fssl_core.models.client_module import CUTS, client_module, decoder, joined, modular, remaining_backbone
 from fssl_core.models.cutting import Backbone, client_elements, cut, cut_layers, latent_shape, output_shape
-from fssl_core.models.heads import GlobalPool, Projector
+from fssl_core.models.heads import GlobalPool
 from fssl_core.models.initialise import build, initialise_
 from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS, uses_batch_statistics
 from fssl_core.models.mobilenet import mobilenetv2
@@ -112,7 +112,6 @@ __all__ = [
     "VERSIONS",
     "Backbone",
     "GlobalPool",
-    "Projector",
     "Stages",
     "TwinNorm",
     "build",

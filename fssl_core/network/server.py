@@ -9,6 +9,7 @@ import pandas as pd
 
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import SettingError
+from fssl_core.experiments.manifest import finish
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
@@ -133,4 +134,4 @@ def store(served: Served, folder: Path) -> None:
         run.write_table("wire", served.wire)
         run.write_table("norms", served.norms)
         write_json(folder / "provenance.json", served.provenance | {"lost_clients": served.lost})
-        write_json(folder / "summary.json", served.summary)
+        finish(folder, served.summary)

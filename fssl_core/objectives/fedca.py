@@ -43,38 +43,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.devices import in_full_precision, repeatable_kernels
+from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.objectives.base import Learner, Objective, check_several, classify
+from fssl_core.objectives.base import Learner, Objective
+from fssl_core.objectives.simclr import nt_xent
 from fssl_core.settings import NonNegative, Settings, Temperature, check_choice
 
 PUBLIC_BATCH = 256  # images a forward pass of the alignment model
-
-
-@in_full_precision
-def dictionary_nt_xent(first: Tensor, second: Tensor, dictionary: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """NT-Xent with further negatives, averaged over the batch.
-
-    Args:
-        first, second: embeddings of the two views, ``[B, D]``; they need not be unit vectors.
-        dictionary: unit vectors, negatives of all of them, ``[K, D]``; may be empty: then this is NT-Xent.
-        temperature: tau, above 0.
-
-    Returns:
-        the mean loss in nats, and the contrastive accuracy: the fraction of the 2B embeddings that are closer to the
-        other view of their image than to every other embedding and every entry.
-
-    Raises:
-        DataError: there is one image only and no dictionary: nothing could be told from it.
-    """
-    if not len(dictionary):
-        check_several(first, "FedCA")
-    z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
-    positives = torch.arange(len(z), device=z.device).roll(len(first))
-    identity = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    inside = (z @ z.T / temperature).masked_fill(identity, -torch.inf)
-    return classify(torch.cat([inside, z @ dictionary.T / temperature], dim=1), positives)  # [2B, 2B + K]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +60,7 @@ class FedCA(Objective):
     Args:
         output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``; LW-FedSSL's heads have
             the last.
-        temperature: of :func:`dictionary_nt_xent`.
+        temperature: of :func:`~fssl_core.objectives.simclr.nt_xent`.
         alignment_model: a run on public images, for example ``AveragingSettings(dataset="cifar100",
             train_images=5000, clients=1, objective=SimCLR(), ...)``, whose encoder is like that of the federation;
             None: no alignment.
@@ -172,7 +148,7 @@ class FedCALearner(Learner):
 
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         o = self.objective
-        loss, accuracy = dictionary_nt_xent(*self.outputs(views), self.dictionary, o.temperature)
+        loss, accuracy = nt_xent(*self.outputs(views), o.temperature, dictionary=self.dictionary)
         figures = {"contrastive_accuracy": accuracy}
         if self.public is None:
             return loss, figures

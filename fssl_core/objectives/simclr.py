@@ -25,7 +25,13 @@ LOSSES = ("both-directions", "one-direction")
 
 
 @in_full_precision
-def nt_xent(first: Tensor, second: Tensor, temperature: float, loss: str = "both-directions") -> tuple[Tensor, Tensor]:
+def nt_xent(
+    first: Tensor,
+    second: Tensor,
+    temperature: float,
+    loss: str = "both-directions",
+    dictionary: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """NT-Xent (Eq. 1) averaged over the batch, or its variant in the code of L-DAWA.
 
     Args:
@@ -34,22 +40,28 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float, loss: str = "both
         loss: ``"both-directions"``: each of the 2B embeddings against the other 2B - 1. ``"one-direction"``: each of
             the first view's against all 2B, so that the similarity of an embedding with itself, exp(1 / tau), stays
             in the denominator.
+        dictionary: unit vectors ``[K, D]`` that are negatives of all of these embeddings, too.
 
     Returns:
         the mean loss in nats, and the contrastive accuracy: the fraction of these embeddings that are closer to the
-        other view of their image than to every other embedding.
+        other view of their image than to every other embedding and every entry of the dictionary.
 
     Raises:
-        DataError: there is one image only, which nothing could be told from, or the views have other shapes.
+        DataError: there is one image only and no dictionary, so that nothing could be told from it, or the views have
+            other shapes.
     """
-    check_several(first, "NT-Xent")
+    if dictionary is None or not len(dictionary):
+        check_several(first, "NT-Xent")
     if first.shape != second.shape:
         raise DataError(f"NT-Xent needs two views of the same images, got {[*first.shape]} and {[*second.shape]}.")
     count = len(first)
     z = F.normalize(torch.cat([first, second]), dim=1)  # [2B, D]
     queries = z if loss == "both-directions" else z[:count]
     positives = torch.arange(2 * count, device=z.device).roll(count)[: len(queries)]
-    logits = queries @ z.T / temperature  # [2B, 2B] or [B, 2B]
+    logits = queries @ z.T  # [2B or B, 2B]
+    if dictionary is not None:
+        logits = torch.cat([logits, queries @ dictionary.T], dim=1)  # [.., 2B + K]
+    logits = logits / temperature
     others = logits.masked_fill(torch.eye(*logits.shape, dtype=torch.bool, device=z.device), -torch.inf)
     mean, accuracy = classify(others, positives)
     return (F.cross_entropy(logits, positives) if loss == "one-direction" else mean), accuracy

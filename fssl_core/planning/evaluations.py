@@ -31,6 +31,7 @@ from fssl_core.planning.work import (
     work_of,
 )
 from fssl_core.privacy.decoder import build_decoder
+from fssl_core.privacy.decoder_training import VALIDATION_SHARE
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.privacy.reconstruction import ReconstructionSettings
 from fssl_core.settings import Settings
@@ -178,7 +179,7 @@ def _inversion(s: InversionSettings) -> Work:
             f"decoder {s.decoder}",
             lambda client=client: (build_decoder(s.decoder, client.shape, data.shape), client.shape),
         )
-        kept_aside = max(1, round(0.1 * own))
+        kept_aside = max(1, round(VALIDATION_SHARE * own))
         training += s.epochs * (own - kept_aside) * decoder.trained
         evaluation += (own + s.test_images) * client.forward
         evaluation += (s.epochs * kept_aside + 2 * s.test_images) * decoder.forward

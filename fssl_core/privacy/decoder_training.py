@@ -142,10 +142,10 @@ def reconstruct(
 
 
 @torch.no_grad()
-def _decode_all(forward: ClientForward, features: Tensor, precision: str, block: int = 64) -> Tensor:
-    """In evaluation mode, ``block`` images at a time; in training mode again afterwards."""
+def _decode_all(forward: ClientForward, features: Tensor, precision: str) -> Tensor:
+    """In evaluation mode, some images at a time; in training mode again afterwards."""
     forward.train(False)
-    parts = [_decode(forward, part, precision) for part in features.split(block, dim=1)]
+    parts = [_decode(forward, part, precision) for part in features.split(64, dim=1)]
     forward.train()
     return torch.cat(parts, dim=1)
 

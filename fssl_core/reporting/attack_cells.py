@@ -41,10 +41,7 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
     for settings in attacks:
         run = Run(settings)
         if isinstance(settings, InversionSettings):
-            table = run.table("attack")
-            if "explained" not in table:  # of a run that was made before there was this column
-                table["explained"] = _explained(run.tensors("reconstructions"))
-            measured = table.to_dict("records")
+            measured = run.table("attack").to_dict("records")
             new = {(system, settings.seed) for system, _ in _targets(settings)} - guesses.keys()
             if new:
                 guesses |= dict.fromkeys(new, _mean_image(settings))
@@ -68,11 +65,6 @@ def attack_cells(attacks: Sequence[Attack]) -> pd.DataFrame:
         return cells
     beside = pd.DataFrame(guesses.values(), index=pd.MultiIndex.from_tuples(guesses, names=["system", "seed"]))
     return cells.join(beside, on=beside.index.names)
-
-
-def _explained(kept: dict[str, Tensor]) -> list[float]:
-    """For each target, of what a decoder's run keeps."""
-    return [explained(images, kept["originals"]).mean().item() for images in kept["reconstructions"]]
 
 
 def attack_pictures(

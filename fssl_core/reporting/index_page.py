@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fssl_core.claims.verdict import Verdict, counts
 from fssl_core.errors import FsslError
+from fssl_core.experiments.display import duration
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.experiments.refresh import fill, read_notebook, write_notebook
 from fssl_core.papers.reference import WORKS
@@ -67,7 +68,7 @@ def _overview(notebooks: Mapping[str, Notebook]) -> str:
     for chapter in CHAPTERS.values():
         path = [notebooks[id] for id in chapter.essential if id in notebooks]
         links = " → ".join(_link(notebook, notebook.id.partition("/")[2]) for notebook in path)
-        times = [_time(_seconds(path, profile)) for profile in TIMED]
+        times = [_time(path, profile) for profile in TIMED]
         rows.append([f"**{chapter.name}**", chapter.idea, links, *times])
     records = [record for notebook in notebooks.values() if (record := notebook.record("laptop"))]
     devices = ", ".join(sorted({device for record in records for device in record["devices"]}))
@@ -86,7 +87,7 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Ver
     for notebook in listed:
         own_verdicts = [verdict for verdict in verdicts if verdict.artifact == notebook.id]
         verdict_counts = counts(own_verdicts) if own_verdicts else NOTHING
-        times = [_time(_seconds([notebook], profile)) for profile in TIMED]
+        times = [_time([notebook], profile) for profile in TIMED]
         star = "★&nbsp;" if notebook.id in chapter.essential else ""
         rows.append([f"{star}{numbers[notebook.id]}", _link(notebook), COURSE[notebook.id], *times, verdict_counts])
     venue = "" if paper.venue in paper.citation else f", {paper.venue}"
@@ -126,15 +127,7 @@ def _link(notebook: Notebook, text: str = "") -> str:
     return f"[{text or notebook.title}]({target})"
 
 
-def _seconds(notebooks: Iterable[Notebook], profile: str) -> float | None:
-    """Together; ``None`` where one is not recorded."""
+def _time(notebooks: Iterable[Notebook], profile: str) -> str:
+    """Together; nothing where one is not recorded."""
     records = [notebook.record(profile) for notebook in notebooks]
-    return None if None in records else sum(record["seconds"] for record in records)
-
-
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return NOTHING
-    if seconds < 100:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min"
+    return NOTHING if None in records else duration(max(1, sum(record["seconds"] for record in records)))

@@ -38,7 +38,7 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.federation.clients import BACKENDS, divergence
 from fssl_core.models.cutting import cut
-from fssl_core.models.heads import GlobalPool, Projector
+from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.random import generator
 from fssl_core.settings import Count, NonNegative, Settings, Share, Temperature, added, check_choice, check_range
 from fssl_core.training.settings import SELECTIONS, FederationSettings
@@ -128,7 +128,8 @@ class SplitSettings(FederationSettings):
         """Client part, server part, pooling and projector with their first values, on the images' device."""
         init = generator(self.seed, "initialise")
         backbone = self.build_backbone(data, init)
-        projector = Projector(backbone.feature_dim, self.projector_hidden, self.projector_dim, generator=init)
+        widths = (self.projector_hidden, self.projector_dim)
+        projector = MLP(backbone.feature_dim, widths, batch_norm=False, generator=init)
         model = nn.Sequential(*cut(backbone, self.cut_layer), GlobalPool(), projector)
         return model.to(data.train.images.device, self.dtype)
 

@@ -29,10 +29,7 @@ def quadratic_plane(filter_normalise=False):
 @pytest.mark.parametrize("filter_normalise", [False, True])
 def test_surface_of_a_quadratic_loss_is_its_closed_form(filter_normalise):
     plane, loss = quadratic_plane(filter_normalise)
-    calls = []
-    x, y, surface = loss_surface(
-        plane, loss, ((-1, 3), (-2, 1)), points=4, progress=lambda done, total: calls.append((done, total))
-    )
+    x, y, surface = loss_surface(plane, loss, ((-1, 3), (-2, 1)), points=4)
     assert x.tolist() == pytest.approx([-1, 1 / 3, 5 / 3, 3])
     assert y.tolist() == pytest.approx([-2, -1, 0, 1])
     a, b, c = plane.metric[0, 0], plane.metric[0, 1], plane.metric[1, 1]
@@ -40,7 +37,6 @@ def test_surface_of_a_quadratic_loss_is_its_closed_form(filter_normalise):
         for column in range(4):
             expected = 2 + 0.5 * (a * x[column] ** 2 + 2 * b * x[column] * y[row] + c * y[row] ** 2)
             assert surface[row, column] == pytest.approx(expected.item(), rel=1e-10)
-    assert calls == [(done, 16) for done in range(1, 17)]
 
 
 @pytest.mark.parametrize("filter_normalise", [False, True])

@@ -288,40 +288,6 @@ def test_a_table_without_columns_comes_back(root):
     assert run(Mean(), progress=False).table("nothing").empty
 
 
-def older(handle):
-    """As runs were stored before there were manifests and digests."""
-    (handle.folder / "manifest.json").unlink()
-    stored = json.loads((handle.folder / "settings.json").read_text())
-    del stored["data"]
-    (handle.folder / "settings.json").write_text(json.dumps(stored))
-
-
-def test_a_run_of_before_is_taken_as_it_is_and_that_is_said_once(root, tmp_path, capsys):
-    for seed in (0, 1):
-        older(run(Mean(seed=seed), progress=False))
-    write_photos(tmp_path / "data/pets", 30)
-    assert run_all([Mean(), Mean(seed=1)], progress=False)["mean"].tolist() == [10, 11]
-    assert capsys.readouterr().err.count("taken as they are") == 1
-    assert read_all(Mean())[0] == [10]
-
-
-def test_an_empty_summary_of_before_finishes_nothing(root):
-    handle = run(Mean(), progress=False)
-    older(handle)
-    (handle.folder / "summary.json").write_text("{}")
-    assert not Run(Mean()).finished
-    assert run(Mean(), progress=False).summary["mean"] == 10
-
-
-@pytest.mark.parametrize("content", ["", "a,b\n1,2,3,4\n1\n\n9,9,9,9,9"])
-def test_a_table_of_before_that_cannot_be_read_is_an_error(root, content):
-    handle = run(Mean(), progress=False)
-    older(handle)
-    (handle.folder / "metrics.csv").write_text(content)
-    with pytest.raises(FsslError, match=r"metrics\.csv is damaged \(.*Delete the folder"):
-        handle.table("metrics")
-
-
 # ---------------------------------------------------------------- files and folders in the way
 
 
@@ -343,7 +309,7 @@ def test_a_file_in_place_of_the_folder_of_runs_is_an_error(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG])
-@pytest.mark.parametrize("where", ["FileLock", "write_json", "write_manifest"])
+@pytest.mark.parametrize("where", ["FileLock", "write_json", "finish"])
 def test_what_the_disk_refuses_is_explained_and_nothing_is_lost(root, monkeypatch, number, where):
     def refuse(*args, **kwargs):
         raise OSError(number, os.strerror(number), str(Run(Mean()).folder / "summary.json"))

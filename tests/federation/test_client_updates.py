@@ -43,6 +43,14 @@ def test_divergence_is_the_mean_distance_of_the_encoders_convolutions():
     assert encoder_divergence(own, shared) == pytest.approx(sum(distances) / len(distances), rel=1e-12)
 
 
+def test_divergence_counts_linear_layers_and_no_biases():
+    model = nn.ModuleDict({"encoder": nn.Linear(3, 2).double()})  # a transformer has more of them
+    own, shared = ClientMatrix(model, 1), ClientMatrix(model, 1)
+    own.blocks["encoder.weight"] += 0.5
+    own.blocks["encoder.bias"] += 1e3
+    assert encoder_divergence(own, shared) == pytest.approx(0.5 * math.sqrt(6), rel=1e-12)
+
+
 def test_fedavg_keeps_nothing_and_exchanges_everything():
     _, own, shared = pair()
     layers, update = Layers(shared), ClientUpdate()

@@ -145,8 +145,8 @@ def test_a_client_with_other_settings_is_refused_and_the_difference_named():
     grid = nodes(SMALL)
     grid.nodes[101] = context(SMALL | {"learning-rate": 0.5, "objective.temperature": 0.2}, **{"partition-id": 1})
     expected = (
-        r"Client 1 has other terms: learning_rate is 0\.5 here and 0\.03 at the server; "
-        r"objective\.temperature is 0\.2 here and \S+ at the server\. Give"
+        r"Client 1 has other terms than the server \(there\): learning_rate is 0\.03 there and 0\.5 here; "
+        r"objective\.temperature is \S+ there and 0\.2 here\. Give"
     )
     with pytest.raises(FsslError, match=expected):
         served(SMALL, grid)
@@ -159,7 +159,7 @@ def test_a_client_with_other_images_is_refused_unless_they_are_its_own(monkeypat
         served(SMALL, grid)
     message[0].metadata.__dict__["_message_id"] = "1"
     monkeypatch.setitem(message[0].content["config"], "terms", '{"training images": "others"}')
-    with pytest.raises(FsslError, match=r"training images is '[0-9a-f]{16}' here and 'others' at the server"):
+    with pytest.raises(FsslError, match=r"training images is 'others' there and '[0-9a-f]{16}' here"):
         client.app(message[0], context(SMALL, **{"partition-id": 1}))
     with pytest.raises(FsslError) as refused:
         client.app(message[0], context(SMALL, **{"partition-id": 1, "own-images": True}))

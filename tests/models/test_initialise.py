@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from fssl_core.models import Projector, build, build_backbone, initialise_
+from fssl_core.models import build, build_backbone, initialise_
+from fssl_core.models.heads import MLP
 from fssl_core.models.layers import BatchNorm2d, Conv2d, ConvTranspose2d
 from fssl_core.random import generator
 
@@ -24,7 +25,7 @@ def test_values_follow_from_the_generator_and_not_from_the_global_one(norm):
     assert torch.equal(
         values(build_backbone("resnet10", width=4, norm=norm)), values(build_backbone("resnet10", width=4, norm=norm))
     )
-    Projector(8, 8, 8, generator=generator(0, "model"))
+    MLP(8, (8, 8), generator=generator(0, "model"))
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -90,7 +90,7 @@ def test_three_processes_and_what_they_print_and_store(tmp_path, warm_environmen
     assert all(torch.equal(value, best[name]) for name, value in reference.best["model"].items())
     assert pd.read_csv(folder / "traffic.csv").equals(reference.ledger.table())
     assert {path.name for path in folder.iterdir()} == {
-        *("settings.json", "summary.json", "provenance.json", "best.tensors"),
+        *("settings.json", "summary.json", "manifest.json", "provenance.json", "best.tensors"),
         *("metrics.csv", "traffic.csv", "wire.csv", "norms.csv"),
     }
     assert f"linear_probe_accuracy     {summary['linear_probe_accuracy']}\n" in out

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from fssl_core.errors import SettingError
 from fssl_core.objectives import FedCA
-from fssl_core.objectives.fedca import dictionary_nt_xent
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.random import generator
 from tests.objectives.learners import Client, embeddings, small, two_views
@@ -38,7 +37,7 @@ def slow(first, second, dictionary, temperature):
 def test_loss_and_accuracy_are_the_definition_term_by_term(noise):
     first = embeddings(seed=1)
     second = first + noise * embeddings(seed=2)
-    loss, accuracy = dictionary_nt_xent(first, second, entries(), 0.3)
+    loss, accuracy = nt_xent(first, second, 0.3, dictionary=entries())
     expected = slow(first, second, entries(), 0.3)
     assert loss.item() == pytest.approx(expected[0], abs=1e-12)
     assert accuracy.item() == pytest.approx(expected[1], abs=1e-7)
@@ -46,7 +45,7 @@ def test_loss_and_accuracy_are_the_definition_term_by_term(noise):
 
 def test_without_a_dictionary_it_is_simclr():
     first, second = embeddings(seed=1), embeddings(seed=2)
-    ours, simclr = dictionary_nt_xent(first, second, entries(0), 0.5), nt_xent(first, second, 0.5)
+    ours, simclr = nt_xent(first, second, 0.5, dictionary=entries(0)), nt_xent(first, second, 0.5)
     for one, other in zip(ours, simclr, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 

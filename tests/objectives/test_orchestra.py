@@ -120,6 +120,14 @@ def test_by_default_a_third_view_is_rotated_and_the_head_ends_with_a_plain_batch
     assert loss.item() == pytest.approx((clusters + F.cross_entropy(plain(turned), quarters)).item(), abs=1e-10)
 
 
+def test_before_the_first_step_the_memory_fills_with_targets_of_first_views():
+    learner = Client(small("orchestra")).learner
+    batches = [two_views(10, seed=seed) for seed in range(3)]
+    learner.begin(batches)
+    first_views = [F.normalize(learner.target(views[0]), dim=1) for views in batches[:2]]
+    assert torch.equal(learner.memory.keys, torch.cat(first_views)[:16])  # the third batch finds it full
+
+
 def test_a_client_sends_centroids_of_its_last_targets():
     client = Client(small("orchestra"))
     client.train([two_views(3)], 0.01)

@@ -5,7 +5,6 @@ import torch
 
 from fssl_core.errors import DataError, SettingError
 from fssl_core.objectives import BYOL, OBJECTIVES, BarlowTwins, FedCA, MoCoV2, MoCoV3, SimCLR, Supervised
-from fssl_core.objectives.fedca import dictionary_nt_xent
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.training.averaging import AveragingTrainer
@@ -50,11 +49,11 @@ def test_losses_refuse_a_single_image():
         lambda: nt_xent(one, one, 0.5),
         lambda: nt_xent(one, one, 0.5, "one-direction"),
         lambda: in_batch_info_nce(one, one, 0.5),
-        lambda: dictionary_nt_xent(one, one, torch.empty(0, 4), 0.5),
+        lambda: nt_xent(one, one, 0.5, dictionary=torch.empty(0, 4)),
     ):
         with pytest.raises(DataError, match="at least 2 images in a batch, got 1: choose a larger batch"):
             loss()
-    assert dictionary_nt_xent(one, one, torch.randn(3, 4), 0.5)[0] > 0  # the dictionary has others
+    assert nt_xent(one, one, 0.5, dictionary=torch.randn(3, 4))[0] > 0  # the dictionary has others
     with pytest.raises(SettingError, match="batch=1"):
         ModularSettings(batch=1)
 
