@@ -11,6 +11,7 @@ import nbformat
 from nbformat.v4 import new_markdown_cell, new_output
 
 from fssl_core.claims.verdict import AS_PRINTED, Verdict, counts, in_words, paper_in_words
+from fssl_core.course.handout import without_notes
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.experiments.refresh import fill, read_notebook
 from fssl_core.papers.reference import PAPERS, WORKS
@@ -75,9 +76,10 @@ def own(verdicts: Sequence[Verdict], id: str) -> list[Verdict]:
 def prepare(content: nbformat.NotebookNode, notebook: Notebook, verdicts: Sequence[Verdict], claims: str) -> None:
     """Make a page of a notebook: the book leads from page to page, and the result is the most faithful record.
 
-    The outputs of ``smoke``, which decide nothing, are folded where they would be taken for results, and each of its
-    pictures says what it is.
+    What is for the lecturer alone is left out. The outputs of ``smoke``, which decide nothing, are folded where they
+    would be taken for results, and each of its pictures says what it is.
     """
+    content.cells = without_notes(content.cells)
     fill(content.cells, {"navigation": "", "claims": claims})
     if notebook.id.partition("/")[0] not in WORKS:
         return

@@ -7,7 +7,6 @@ type :data:`MIME`, so that nobody has to read the line.
 import copy
 import html
 import linecache
-import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -128,7 +127,7 @@ def predicted(known: Prediction, value: Any) -> Result:
     except Wrong as wrong:
         return Result(known.id, "prediction", "not yet", wrong.hint, _sentence(wrong.text))
     right = right_value(known)
-    off = 0.0 if math.isclose(guess, right, rel_tol=1e-9) else guess - right  # what is exact but for rounding
+    off = 0.0 if _shown(guess) == _shown(right) else guess - right  # no difference is told that cannot be seen
     text = " ".join(filter(None, [f"You said {_shown(guess)}; {_source(known)} {_shown(right)}", known.unit])) + ": "
     text += f"{_shown(abs(off), 3)} {'too high' if off > 0 else 'too low'}." if off else "exactly."
     if abs(off) <= known.within:

@@ -28,6 +28,7 @@ from pkgutil import iter_modules
 from types import EllipsisType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -133,7 +134,7 @@ def find_exercise(id: str) -> Exercise | Prediction:
 
 
 def exercises_of(place: str) -> dict[str, Exercise | Prediction]:
-    """The exercises of one notebook, in its order, by ID; none of a place that has none.
+    """The exercises of one notebook, by ID; none of a place that has none.
 
     Args:
         place: a module of the course, ``"averaging"``, or the ID of a paper's notebook, ``"ldawa/table4"``.
@@ -199,7 +200,7 @@ def as_tensor(given: Any) -> Tensor:
 
 def as_number(given: Any) -> float:
     """An answer as a finite number; :class:`Wrong` for what is none."""
-    if isinstance(given, Tensor) and given.numel() == 1:
+    if isinstance(given, Tensor | np.ndarray) and len(given.reshape(-1)) == 1:
         given = given.item()
     if isinstance(given, str):
         raise Wrong("type", f"expected a number, got the text {given!r}: write the number alone, without its unit.")

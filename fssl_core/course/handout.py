@@ -6,6 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from nbformat import NotebookNode
+
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import find_notebooks
 from fssl_core.experiments.refresh import read_notebook, write_notebook
@@ -67,12 +69,15 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
     return folder / "notebooks" / "course"
 
 
+def without_notes(cells: list[NotebookNode]) -> list[NotebookNode]:
+    """The cells of a notebook that are not for the lecturer alone."""
+    return [cell for cell in cells if cell.metadata.get("slideshow", {}).get("slide_type") != "notes"]
+
+
 def _leave_out_solutions(path: Path) -> None:
     """And what the lecturer says, and in the course the outputs: they answer the predictions above them."""
     notebook = read_notebook(path)
-    notebook.cells = [
-        cell for cell in notebook.cells if cell.metadata.get("slideshow", {}).get("slide_type") != "notes"
-    ]
+    notebook.cells = without_notes(notebook.cells)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = SOLUTION.sub("", cell.source)

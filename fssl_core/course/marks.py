@@ -68,6 +68,7 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
         return {"problem": f"cannot be read: {type(error).__name__}: {printable(error)}"}
     module = _module(notebook)
     if module is None:
+        say(f"{path} has no exercise of the course and is left out.")
         return None
     problem = ""
     if execute:
@@ -76,8 +77,10 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
     results = _results(notebook)
     if not results:  # each check and prediction shows something, also of what is not answered
         problem = problem or "has no results: it was not run, or its outputs were cleared; --execute runs it"
-    own = exercises_of(module)
-    checks = [id for id, known in own.items() if isinstance(known, Exercise)]
+    known = exercises_of(module)
+    in_order = dict.fromkeys([*_marked(notebook), *known])
+    own = {id: known[id] for id in in_order if id in known}
+    checks = [id for id, one in own.items() if isinstance(one, Exercise)]
     guesses = [id for id in own if id not in checks]
 
     def count(ids: list[str], what: str) -> int:
@@ -98,11 +101,19 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
 
 
 def _module(notebook: NotebookNode) -> str | None:
-    """The module or paper's notebook of most of its exercises, None of a notebook without any."""
-    ids = [cell.metadata.get("exercise") for cell in notebook.cells]
-    counts = Counter(place_of(id) for id in ids if isinstance(id, str))
+    """The module or paper's notebook of most of its exercises, None of a notebook without any.
+
+    A student's own notebook has results alone, and no cells that say whose they are.
+    """
+    counts = Counter(map(place_of, _marked(notebook) or _results(notebook)))
     known = [module for module, _ in counts.most_common() if exercises_of(module)]
     return known[0] if known else None
+
+
+def _marked(notebook: NotebookNode) -> list[str]:
+    """The exercises that its cells are marked as."""
+    ids = (cell.metadata.get("exercise") for cell in notebook.cells)
+    return [id for id in ids if isinstance(id, str)]
 
 
 def _results(notebook: NotebookNode) -> dict[str, dict[str, Any]]:

@@ -277,7 +277,7 @@ def take_recorded(runs: Iterable[Run]) -> None:
             continue
         _, new = import_runs(path, kept)
         if new:
-            say(f"{new} runs are those recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
+            notice(f"runs are taken that are recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
         if others := sum(not run.finished for run in kept.values()):
             say(
                 f"{others} runs recorded in {shown_path(path)} are of other images or other code, or are being "

@@ -10,8 +10,10 @@ from tqdm import tqdm
 
 from fssl_core import resources
 from fssl_core.experiments import display
+from fssl_core.experiments.archive import recorded_keys
 from fssl_core.experiments.display import BAR, State, duration, joined, plural, time_left
 from fssl_core.experiments.speed import relative_speed
+from fssl_core.experiments.store import recorded_choice
 from fssl_core.notices import say, tell
 from fssl_core.paths import runs_root
 
@@ -46,6 +48,7 @@ class Batch:
         }
         names = {name for runs in self.runs.values() for name in runs}
         self.stored = {name for name in names if (runs_root() / name / "summary.json").exists()}
+        self.recorded = names & set().union(*recorded_keys().values()) if recorded_choice() == "1" else set()
         devices = dict.fromkeys(device for record in self.records.values() for device in record.get("devices", ()))
         self.speeds = {device: relative_speed(device) for device in devices}  # None: unknown
         self.expected = self._expected()
@@ -122,8 +125,8 @@ class Batch:
         return [id for id in self.began if id not in self.took]
 
     def _expected(self) -> dict[str, float]:
-        """Seconds by ID, of those with a record: of runs that are not stored, each in the first notebook with it."""
-        expected, seen = {}, set(self.stored)
+        """Seconds by ID, of those with a record: of runs to be computed, each in the first notebook with it."""
+        expected, seen = {}, self.stored | self.recorded
         for id, record in self.records.items():
             runs = self.runs.get(id)
             share = len(set(runs) - seen) / len(set(runs)) if runs else 1.0
@@ -150,7 +153,9 @@ class Batch:
         names = {name for runs in self.runs.values() for name in runs}
         unnamed = sum("/" in id and id not in self.runs for id in self.tasks)  # the index has none
         if names:
+            recorded = len(self.recorded - self.stored)
             words.append(f"{len(self.stored):,} of {plural(len(names), 'run')} are stored")
+            words += [f"{recorded:,} are recorded"] if recorded else []
         if unnamed:
             words.append(f"stored runs unknown for {plural(unnamed, 'notebook')}")
         return "; ".join(words)

@@ -62,7 +62,7 @@ def test_a_row_for_each_notebook_with_what_was_passed_and_predicted(tmp_path, ca
         "predictions": "1",
         "predicted": "1",
         "close": "0",
-        "open": "divide unlikeness round_bytes drift dirichlet_loss",
+        "open": "divide drift dirichlet_loss unlikeness round_bytes",  # in the order of anna's notebook
         "problem": "",
     }
     assert (ben["file"], ben["passed"], ben["close"], ben["open"]) == ("ben/x.ipynb", total, "1", "")
@@ -84,6 +84,18 @@ def test_predictions_in_a_papers_notebook_have_a_row_too(tmp_path, capsys):
     ((row,), _) = rows(tmp_path, capsys)
     assert (row["module"], row["exercises"], row["open"]) == ("monacosfl/fig3", "0", "rarely")
     assert (row["predictions"], row["predicted"], row["close"]) == ("2", "1", "1")
+
+
+def test_a_students_own_notebook_has_a_row_by_its_results_and_what_has_none_is_named(tmp_path, capsys):
+    hand_in(
+        tmp_path / "own.ipynb",
+        new_code_cell("", outputs=cell("averaging/fedavg", result("averaging/fedavg")).outputs),
+        new_code_cell("", outputs=cell("averaging/drift", result("averaging/drift", passed=False)).outputs),
+    )
+    hand_in(tmp_path / "diary.ipynb", new_code_cell("1"))
+    ((own,), said) = rows(tmp_path, capsys)
+    assert (own["module"], own["answered"], own["passed"]) == ("averaging", "2", "1")
+    assert "diary.ipynb has no exercise of the course and is left out" in said
 
 
 def test_prose_and_forged_or_damaged_results_do_not_count(tmp_path, capsys):

@@ -82,6 +82,16 @@ def test_the_plan_counts_runs_that_are_stored_or_shared_once(project, capsys):
     )
 
 
+def test_recorded_runs_that_will_be_taken_are_not_counted_as_work(project, capsys, monkeypatch):
+    monkeypatch.setattr(module, "recorded_keys", lambda: {Path("runs.zip"): {"1", "2", "9"}})
+    tasks = [task(project, "a", seconds=1000, runs=["1", "2", "3", "4"], stored=["1"])]
+    assert "about 13 min" in plan(tasks, capsys)  # 3 of 4 are left
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    assert plan(tasks, capsys).endswith(
+        "about 8 min; this machine is 1.0 times as fast as the records' here; 1 of 4 runs are stored; 1 are recorded"
+    )
+
+
 def test_the_plan_says_what_it_does_not_know(project, capsys):
     tasks = [task(project, "a", seconds=1990, devices=["slow"]), task(project, "b", seconds=50, devices=["unheard of"])]
     assert plan(tasks, capsys, jobs=2) == (  # the longer one alone takes that long

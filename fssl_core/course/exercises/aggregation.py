@@ -64,6 +64,7 @@ def l_dawa(answer, generator) -> None:
     first_layer="You use the weights of the first layer for all layers.",
     unweighted="You take the mean of the clients: where do the weights come in?",
     list="Return a list with one vector for each layer, as you were given one.",
+    rows="Yours has a row for each client still: add the weighted models of the clients up.",
 )
 def combined(answer, generator) -> None:
     _, received = _layers(generator)
@@ -78,8 +79,16 @@ def combined(answer, generator) -> None:
     def with_weights(table: Tensor) -> Tensor:
         return torch.cat([table[:, layer] @ rows for layer, rows in enumerate(received)])
 
+    layers = [as_tensor(layer) for layer in parts(given, len(received), "list")]
+    if all(layer.shape == rows.shape for layer, rows in zip(layers, received, strict=True)):
+        raise Wrong("rows")
+    for layer, rows in zip(layers, received, strict=True):
+        if layer.numel() != rows.shape[1]:
+            raise Wrong(
+                "shape", f"a layer of the answer has the shape {[*layer.shape]}; expected is [{rows.shape[1]}]."
+            )
     compare(
-        torch.cat([as_tensor(layer).flatten() for layer in parts(given, len(received), "list")]),
+        torch.cat([layer.flatten() for layer in layers]),
         new.row(0),
         normalised=with_weights(beta / beta.sum(0)),
         first_layer=with_weights(beta[:, :1].expand_as(beta)),
@@ -167,10 +176,10 @@ def smaller(answer, generator) -> None:
     )
 
 
-def _layers(generator: torch.Generator, clients: int = 4) -> tuple[list[Tensor], list[Tensor]]:
-    """Two layers of a global model, ``[N]`` each, and what clients made of them, ``[K, N]``."""
+def _layers(generator: torch.Generator) -> tuple[list[Tensor], list[Tensor]]:
+    """Two layers of a global model, ``[N]`` each, and what four clients made of them, ``[4, N]``."""
     previous = [torch.randn(size, generator=generator, dtype=torch.float64) for size in (6, 9)]
-    noise = [torch.randn(clients, len(row), generator=generator, dtype=torch.float64) for row in previous]
+    noise = [torch.randn(4, len(row), generator=generator, dtype=torch.float64) for row in previous]
     return previous, [row + scale * own for row, own, scale in zip(previous, noise, (0.4, 0.9), strict=True)]
 
 

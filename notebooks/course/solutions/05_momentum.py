@@ -97,6 +97,27 @@ def identifiability(keys):
     return (nearest == torch.arange(len(keys))[:, None]).float().mean()
 
 
+# %% momentum/identifiability: in_means
+def identifiability(keys):
+    tested = keys[:, 1::2]
+    nearest = torch.cdist(tested, keys.mean(1)[None]).argmin(2)
+    return (nearest == torch.arange(len(keys))[:, None]).float().mean()
+
+
+# %% momentum/identifiability: product
+def identifiability(keys):
+    means = keys[:, 0::2].mean(1)
+    nearest = (keys[:, 1::2] @ means.T).argmax(2)
+    return (nearest == torch.arange(len(keys))[:, None]).float().mean()
+
+
+# %% momentum/identifiability: direction
+def identifiability(keys):
+    means = torch.nn.functional.normalize(keys[:, 0::2].mean(1), dim=1)
+    nearest = torch.cdist(keys[:, 1::2], means[None]).argmin(2)
+    return (nearest == torch.arange(len(keys))[:, None]).float().mean()
+
+
 # %% momentum/identifiability: even
 def identifiability(keys):
     means = keys[:, 1::2].mean(1)
