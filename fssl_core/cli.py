@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     command = add("export", _runs_export, "write the finished runs of notebooks to a file", actions)
     add_ids(command, all_by_default=False)
     command.add_argument("file", metavar="FILE", help="the file to write, e.g. fig6.zip")
-    command.add_argument("--profile", required=True, metavar="P", help=", ".join(PROFILES))
+    add_parameters(command)
     text = "take the models along, which are most of the bytes; without them, who needs one computes its run again"
     command.add_argument("--models", action="store_true", help=text)
     text = "take the models of these runs alone, e.g. AutoencoderSettings; may be given several times"
@@ -352,9 +352,11 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments import run_all
     from fssl_core.experiments.asked import asked
     from fssl_core.experiments.dry_run import with_needed
+    from fssl_core.experiments.notebooks import resources_wanted
     from fssl_core.paths import runs_root, shown_path
 
     parameters, computed = _assigned(arguments), None
+    os.environ.update(resources_wanted(arguments.profile))  # of workers, where the runs are computed on a cluster
     while True:  # settings of some runs are chosen by the results of others
         by_notebook = asked(arguments.ids, arguments.profile, parameters)
         settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
@@ -381,7 +383,7 @@ def _runs_export(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file)
     if path.is_dir() or path.suffix != ".zip":
         raise SettingError("FILE", arguments.file, "the name of a file that ends in .zip, after the notebooks")
-    settings = runs_of(arguments.ids, arguments.profile)
+    settings = runs_of(arguments.ids, arguments.profile, _assigned(arguments))
     models = arguments.models or arguments.models_of
     count = export_runs(settings.values(), path, models=models, without_tables=arguments.without)
     rest = "" if count == len(settings) else "; the others are not finished"
@@ -526,8 +528,8 @@ def _serve_split(arguments: argparse.Namespace) -> int:
             if not arguments.out:  # nobody will look for a folder that has a date for a name and no result
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-    store(served, folder)
     print(_text(pd.DataFrame({"result": served.summary.keys(), "value": map(str, served.summary.values())})))
+    store(served, folder)
     print(f"\nStored in {folder}.")
     return 0
 

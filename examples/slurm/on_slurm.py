@@ -18,6 +18,7 @@ from dask_jobqueue import SLURMCluster
 
 from fssl_core.paths import data_root, project_root, runs_root
 
+LOGS = project_root() / "build" / "slurm"
 KEPT = ("OMP_NUM_THREADS", "FSSL_DEVICE")  # variables of this shell that jobs get, too
 
 
@@ -39,7 +40,7 @@ def slurm_cluster(arguments: argparse.Namespace) -> SLURMCluster:
             *(f"export {name}={shlex.quote(str(value))}" for name, value in variables.items()),
         ],
         worker_extra_args=["--resources", f"GPU={arguments.gpus}"] if arguments.gpus else [],
-        log_directory=str(project_root() / "build" / "slurm"),
+        log_directory=str(LOGS),
         python=sys.executable,
     )
 
@@ -65,7 +66,10 @@ def main() -> int:
     dask.config.set({"distributed.scheduler.allowed-failures": 100})
     with slurm_cluster(arguments) as cluster:
         cluster.adapt(minimum_jobs=arguments.jobs, maximum_jobs=arguments.jobs)  # those that end are replaced
+        print(f"jobs write to {LOGS}: look there, and at squeue, if no worker comes", file=sys.stderr)
         environment = {**os.environ, "DASK_SCHEDULER_ADDRESS": cluster.scheduler_address}
+        if not arguments.gpus:
+            environment["FSSL_RESOURCES"] = ""  # or runs at `gpu` and `paper` would wait for a GPU
         return subprocess.run(arguments.command, env=environment).returncode
 
 

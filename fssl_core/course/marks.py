@@ -16,11 +16,13 @@ from nbformat import NotebookNode
 from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import Exercise, exercises_of, place_of
 from fssl_core.errors import FsslError
+from fssl_core.files import open_file
 from fssl_core.notices import printable, say
 from fssl_core.paths import project_root
 
 COLUMNS = ("file", "module", "exercises", "answered", "passed", "predictions", "predicted", "close", "open", "problem")
 CELL_SECONDS = 600  # that a cell may take when it is executed
+LARGEST = 64 << 20  # bytes of a notebook, pictures included
 WARNING = (
     "--execute runs the code in these notebooks with your rights on this machine. Do that only with code that you "
     "trust, or with an account or a container that has nothing to lose."
@@ -56,14 +58,18 @@ def report(folder: Path, *, execute: bool = False) -> Iterator[dict[str, Any]]:
         row = _row(path, execute)
         if row is not None:
             found = True
-            yield dict.fromkeys(COLUMNS, "") | {"file": file.as_posix()} | row
+            yield dict.fromkeys(COLUMNS, "") | {"file": printable(file.as_posix())} | row
     if not found:
         raise FsslError(f"There is no module of the course below {folder}, and no other notebook with exercises.")
 
 
 def _row(path: Path, execute: bool) -> dict[str, Any] | None:
     try:
-        notebook = nbformat.read(path, as_version=4)
+        with open_file(path) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(f"it has more than {LARGEST:,} bytes")
+        notebook = nbformat.reads(content.decode(), as_version=4)
     except Exception as error:  # whatever somebody may hand in
         return {"problem": f"cannot be read: {type(error).__name__}: {printable(error)}"}
     module = _module(notebook)
@@ -125,7 +131,7 @@ def _results(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
             if isinstance(data, str):  # as some editors store it
                 try:
                     data = json.loads(data)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
             if isinstance(data, dict) and isinstance(data.get("exercise"), str):
                 found[data["exercise"]] = data

@@ -25,6 +25,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,9 +33,10 @@ from filelock import Timeout
 
 from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
+from fssl_core.experiments.display import plural
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
 from fssl_core.experiments.provenance import OVER_SESSIONS
-from fssl_core.experiments.store import Run, checked_summary, clear, lock_of, recorded_choice
+from fssl_core.experiments.store import Run, checked_summary, clear, lock_of, read_table, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, arriving, check_contents, move
 from fssl_core.files import atomic_write, open_file
 from fssl_core.notices import in_kernel, notice, say
@@ -43,7 +45,7 @@ from fssl_core.settings import Settings, flat, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
-NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError  # raised by JSON of another form
+NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError, OverflowError  # raised by JSON of another form
 KEYS, MEMBER, PROVENANCE = "keys.json", "runs.zip", "provenance.json"
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit
 # What `zipfile` raises of a file that is none, or not as it was written.
@@ -199,7 +201,8 @@ def keys_of(path: Path) -> set[str]:
         FsslError: the file is none of those, or is damaged.
     """
     with _outer(path) as outer:
-        if outer.getinfo(KEYS).file_size <= LARGEST_TEXT:
+        keys = outer.getinfo(KEYS)
+        if keys.file_size <= LARGEST_TEXT and keys.compress_type == zipfile.ZIP_STORED:
             with suppress(ValueError, TypeError):
                 return set(json.loads(outer.read(KEYS)))
     raise FsslError(f"{path} has no list of its runs, so nothing of it is used: get the file again.")
@@ -273,15 +276,15 @@ def take_recorded(runs: Iterable[Run]) -> None:
         if not kept:
             continue
         if choice != "1" and not in_kernel():
-            say(f"{len(kept)} of these runs are recorded in {shown_path(path)}; FSSL_RECORDED=1 takes them from there.")
+            say(f"{plural(len(kept), 'run')} recorded in {shown_path(path)}: FSSL_RECORDED=1 takes them from there.")
             continue
         _, new = import_runs(path, kept)
         if new:
             notice(f"runs are taken that are recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
         if others := sum(not run.finished for run in kept.values()):
             say(
-                f"{others} runs recorded in {shown_path(path)} are of other images or other code, or are being "
-                "computed, and are not taken."
+                f"{plural(others, 'run')} recorded in {shown_path(path)} not taken: of other images or other code, or "
+                "being computed."
             )
 
 
@@ -322,7 +325,12 @@ def _put(
             check_contents(arrived, members)
             stored = {name: read_json(arrived, name) for name in members if name.endswith(".json") and name != NAME}
             checked_summary(stored[LAST], flat(stored[SETTINGS]["settings"]), key)
-            whole &= all(isinstance(stored.get(PROVENANCE, {}).get(name, 0), int | float) for name in OVER_SESSIONS)
+            provenance = stored[PROVENANCE]
+            sums = [provenance.get(name, 0) for name in OVER_SESSIONS]
+            whole &= all(isinstance(value, int | float) and 0 <= float(value) < inf for value in sums)
+            whole &= {"device", "seconds", "commit", "modified"} <= provenance.keys()
+            for name in (name for name in members if name.endswith(".csv")):
+                read_table(arrived, name.removesuffix(".csv"))
         except (FsslError, *NOT_A_RUNS) as error:  # it names a folder that is gone when this is read
             raise refused from error
         if not (whole and _names(stored[SETTINGS], key)):

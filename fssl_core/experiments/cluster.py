@@ -122,7 +122,12 @@ class Cluster:
 
     def _submit(self, schedule: Schedule) -> dict[str, distributed.Future]:
         """A task for each run, by key."""
-        store, resources, scattered, futures = store_id(), self._resources(), {}, {}
+        store, resources, scattered, futures = (
+            store_id(),
+            self.needed_resources(os.environ.get("FSSL_RESOURCES")),
+            {},
+            {},
+        )
         # Those that come later, too: one that does not share it computes again what is stored here.
         shared = set(self.client.run(store_id).values()) <= {store}
         for key, run in schedule.left.items():  # what a run needs comes before it
@@ -143,10 +148,12 @@ class Cluster:
     def _workers(self) -> list[dict[str, Any]]:
         return list(self.client.scheduler_info(n_workers=-1)["workers"].values())
 
-    def _resources(self) -> dict[str, float] | None:
-        """What a run needs of a worker: ``$FSSL_RESOURCES``; else a GPU where workers say that they have one."""
+    def needed_resources(self, text: str | None) -> dict[str, float] | None:
+        """What a run needs of a worker: as ``$FSSL_RESOURCES`` says; else a GPU where workers say that they have one.
+
+        What no worker offers yet is said.
+        """
         offered = [worker["resources"] for worker in self._workers()]
-        text = os.environ.get("FSSL_RESOURCES")
         if text is None:
             return {"GPU": 1} if any("GPU" in resources for resources in offered) else None
         resources = parse_resources(text)

@@ -267,10 +267,15 @@ def cluster_environment(address: str, profile: str) -> dict[str, str]:
     """
     from fssl_core.experiments.cluster import Cluster  # needs Dask, which is optional
 
-    with Cluster(address):
-        pass
-    wants = {"FSSL_RESOURCES": "GPU=1"} if profile in ("gpu", "paper") and "FSSL_RESOURCES" not in os.environ else {}
-    return {"DASK_SCHEDULER_ADDRESS": address, **wants}
+    wanted = resources_wanted(profile)
+    with Cluster(address) as cluster:
+        cluster.needed_resources(wanted.get("FSSL_RESOURCES"))  # which says what no worker offers
+    return {"DASK_SCHEDULER_ADDRESS": address, **wanted}
+
+
+def resources_wanted(profile: str) -> dict[str, str]:
+    """``$FSSL_RESOURCES`` of runs at a profile, unless the user has said it: a GPU at those that are made for GPUs."""
+    return {} if profile not in ("gpu", "paper") else {"FSSL_RESOURCES": os.environ.get("FSSL_RESOURCES", "GPU=1")}
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Outcome]:

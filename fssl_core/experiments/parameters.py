@@ -7,6 +7,7 @@ tell a changed run from the one that a record was made by.
 
 import ast
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.notices import printable
 from fssl_core.settings import did_you_mean
 
 _EXAMPLES = {int: 3, float: 0.1, str: "word", bool: True, list: [0, 1], dict: {"epochs": 3}}
@@ -35,9 +37,13 @@ def read_value(text: str) -> Any:
         ValueError: the text is none.
     """
     try:
-        return yaml.load(text, Loader=_Yaml)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{text!r} is no value in YAML") from error
+        value = yaml.load(text, Loader=_Yaml)
+        json.dumps(value, ensure_ascii=False).encode()  # no bytes, no dates, no half characters, no number without end
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{printable(text)!r} is no value in YAML, such as 3, word, [0, 1] or {{epochs: 3}}"
+        ) from error
+    return value
 
 
 def declared_parameters(source: str) -> dict[str, Any]:
@@ -100,6 +106,7 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     if kind is list and isinstance(checked, tuple):
         checked = list(checked)
     fits = isinstance(checked, (int, float) if kind is float else kind)
+    fits &= not isinstance(checked, dict) or all(isinstance(key, str) for key in checked)
     # A bool is an int to Python, but not to a reader.
     if default is not None and (not fits or (isinstance(checked, bool) and kind is not bool)):
         example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)

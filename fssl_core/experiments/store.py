@@ -150,7 +150,7 @@ class Run:
         Raises:
             FsslError: this run has no such table; the message lists those it has.
         """
-        return _read_table(self.folder, name)
+        return read_table(self.folder, name)
 
     def has_tensors(self, name: str) -> bool:
         """Whether a cell should ask :meth:`tensors` for them: where they are, or are to be computed again.
@@ -461,7 +461,7 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         raise SettingError("frame", type(frame).__name__, "what run_all returned, with at least one row")
     keys = list(dict.fromkeys(frame["key"]))
     settings = [flat(stored_run(key)[0]) for key in keys]
-    tables = [_read_table(runs_root() / key, name).assign(key=key) for key in keys]
+    tables = [read_table(runs_root() / key, name).assign(key=key) for key in keys]
     varying = _varying(settings)
     table = pd.concat(tables, ignore_index=True)
     values = pd.DataFrame([{**value, "key": key} for key, value in zip(keys, settings, strict=True)])
@@ -482,7 +482,10 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     folder = runs_root() / checked("key", key, str)
     settings, provenance = read_json(folder, "settings.json"), read_json(folder, "provenance.json")
     if settings is None or provenance is None:
-        raise FsslError(f"There is no finished run in {folder}. Run the notebook that needs it from its first cell.")
+        raise FsslError(
+            f"There is no finished run in {folder}. Delete the folder if it is there, and run the notebook that needs "
+            "it from its first cell."
+        )
     return settings["settings"], provenance
 
 
@@ -497,7 +500,7 @@ def _sweep(runs: list[Run], show: bool) -> Sweep:
 def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
     """Settings and seconds of the finished runs of some kinds."""
     for path in runs_root().glob("*/summary.json"):
-        with suppress(FsslError, KeyError, TypeError):  # what is damaged matters when it is asked for
+        with suppress(FsslError, KeyError, TypeError, OverflowError):  # what is damaged matters when it is asked for
             stored, provenance = (
                 read_json(path.parent, "settings.json"),
                 read_json(path.parent, "provenance.json"),
@@ -581,7 +584,7 @@ def _varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(row.get(name)) for row in rows}) > 1]
 
 
-def _read_table(folder: Path, name: str) -> pd.DataFrame:
+def read_table(folder: Path, name: str) -> pd.DataFrame:
     try:
         content = read_file(folder, f"{name}.csv")
         if content == b"\n":  # a table without columns, of which there is nothing to tell

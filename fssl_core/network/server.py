@@ -129,7 +129,7 @@ def store(served: Served, folder: Path) -> None:
     """Leave tables, the best model, provenance and, last, the summary in a folder."""
     run = Run(served.trainer.settings)
     run.folder = folder  # apart from what one process computes and finds again
-    with full_disk_explained(folder):
+    with full_disk_explained(folder, "name another --out"):
         served.trainer.write(run)
         run.write_table("wire", served.wire)
         run.write_table("norms", served.norms)

@@ -6,6 +6,7 @@ engines: a single run may take half or twice as long, a sum over many less so.
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from fssl_core.experiments.speed import REFERENCE, work_per_second
 from fssl_core.planning.work import Work
@@ -21,6 +22,7 @@ class Machine:
         bandwidth: bytes a second of activations that training keeps, all their moves included.
         step_seconds: of a step beside these.
         small_step_seconds: of a step of a linear classifier.
+        memory: bytes that a run can have.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Machine:
     bandwidth: float
     step_seconds: float
     small_step_seconds: float
+    memory: float = inf
 
     def seconds(self, work: Work) -> float:
         """For a run's work."""
@@ -50,15 +53,16 @@ PRODUCTS_USE, MEMORY_USE, MOVES = 0.07, 0.5, 6  # a kept activation is written a
 LAUNCH_SECONDS, SMALL_LAUNCH_SECONDS = 0.011, 0.00015  # a step launches hundreds of kernels
 
 
-def gpu(name: str, bfloat16: float, tf32: float, float64: float, bandwidth: float) -> Machine:
-    """A GPU by its data sheet: dense peaks in TFLOP/s, the memory's bandwidth in TB/s."""
+def gpu(name: str, bfloat16: float, tf32: float, float64: float, bandwidth: float, memory: float) -> Machine:
+    """A GPU by its data sheet: dense peaks in TFLOP/s, the memory's bandwidth in TB/s and its size in GiB."""
     peaks = {"bfloat16": bfloat16, "float32": tf32, "float64": float64}
     flops = {precision: PRODUCTS_USE * 1e12 * peak for precision, peak in peaks.items()}
-    return Machine(name, flops, MEMORY_USE * 1e12 * bandwidth / MOVES, LAUNCH_SECONDS, SMALL_LAUNCH_SECONDS)
+    moved = MEMORY_USE * 1e12 * bandwidth / MOVES
+    return Machine(name, flops, moved, LAUNCH_SECONDS, SMALL_LAUNCH_SECONDS, memory * 2**30)
 
 
-H200 = gpu("H200", bfloat16=989, tf32=494, float64=67, bandwidth=4.8)
-A100 = gpu("A100", bfloat16=312, tf32=156, float64=19.5, bandwidth=2.0)
+H200 = gpu("H200", bfloat16=989, tf32=494, float64=67, bandwidth=4.8, memory=140)
+A100 = gpu("A100", bfloat16=312, tf32=156, float64=19.5, bandwidth=2.0, memory=80)
 
 
 def this_machine(speed: float | None = None) -> Machine:

@@ -7,6 +7,7 @@ one that builds on it.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -17,6 +18,7 @@ from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
 from fssl_core.experiments.archive import recorded_keys
 from fssl_core.experiments.asked import asked
+from fssl_core.experiments.display import plural
 from fssl_core.experiments.dry_run import with_needed
 from fssl_core.experiments.store import Run
 from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
@@ -38,7 +40,7 @@ class PlannedRun:
         recorded: whether they are kept with the project, see :func:`~fssl_core.experiments.archive.take_recorded`.
         missing: names of data sets that it reads and that are not here.
         work: counted; None where it cannot be.
-        hours: by machine.
+        hours: by machine, of those whose memory is large enough.
     """
 
     settings: Settings
@@ -154,9 +156,19 @@ def plan(
             recorded=key in recorded,
             missing=tuple(sorted(one.data_sets & missing.keys())),
             work=work,
-            hours={own.name: own.seconds(work) / HOUR for own in machines} if work else {},
+            hours={own.name: own.seconds(work) / HOUR for own in machines if _fits(work, own)} if work else {},
         )
+    for id, own in product(by_notebook, machines):
+        of_it = [run for run in runs.values() if id in run.notebooks and run.work and not run.stored]
+        sizes = [run.work.device_bytes for run in of_it if not _fits(run.work, own)]
+        if sizes:
+            line = f"hours of {plural(len(sizes), 'run')} on {own.name}, where {max(sizes) / GIB:.0f} GiB do not fit"
+            unknown.setdefault(id, []).append(line)
     return Plan(profile, tuple(by_notebook), runs, missing, unknown)
+
+
+def _fits(work: Work, machine: Machine) -> bool:
+    return work.device_bytes <= machine.memory
 
 
 def _work(settings: Settings) -> tuple[Work | None, str]:
@@ -180,12 +192,13 @@ def _stored(settings: Settings, digests: Mapping[str, str | None]) -> bool:
 def _row(name: str, runs: Sequence[PlannedRun]) -> dict[str, Any]:
     open_runs = [run for run in runs if not run.stored]
     works = [run.work for run in open_runs if run.work]
+    missing = sorted({name for run in open_runs for name in run.missing})
     row = {
         "notebook": name,
         "runs": len(runs),
         "stored": len(runs) - len(open_runs),
         "recorded": sum(run.recorded for run in open_runs),
-        "missing data": ", ".join(sorted({name for run in open_runs for name in run.missing})),
+        "missing data": ", ".join(missing) if len(missing) <= 3 else f"{len(missing)} sets",
         "PFLOP": sum(work.training + work.evaluation for work in works) / 1e15,
     }
     for machine in ("here", H200.name, A100.name):

@@ -30,6 +30,7 @@ from fssl_core.papers.records import about_record
 from fssl_core.papers.reference import WORKS, Paper
 from fssl_core.paths import PROFILES, figures_root, shown_path
 from fssl_core.settings import check_choice
+from fssl_core.training.checkpoint import full_disk_explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,12 +165,13 @@ class Artifact:
             "date": datetime.now(UTC).date().isoformat(),
         }
         json.dumps(record)  # before any file is touched
-        with atomic_write(self._path("png")) as file:
-            figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-        with atomic_write(self._path("csv"), "w") as file:
-            file.write(_csv(results))
-        self._saved = record
-        self._write_record()
+        with full_disk_explained(figures_root(), "set FSSL_FIGURES to another folder"):
+            with atomic_write(self._path("png")) as file:
+                figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+            with atomic_write(self._path("csv"), "w") as file:
+                file.write(_csv(results))
+            self._saved = record
+            self._write_record()
         print(f"Saved: {shown_path(self._path('png').with_suffix(''))}.{{png,csv,json}}")
 
     def beside(self, table: pd.DataFrame) -> pd.DataFrame:

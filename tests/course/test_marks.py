@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -109,9 +111,15 @@ def test_prose_and_forged_or_damaged_results_do_not_count(tmp_path, capsys):
     )
     (tmp_path / "b.ipynb").write_text("not a notebook")
     (tmp_path / "c.ipynb").write_bytes(b"\xff\xfe")
-    (one, two, three), _ = rows(tmp_path, capsys)
+    os.mkfifo(tmp_path / "d.ipynb")
+    (tmp_path / "e.ipynb").symlink_to("/dev/zero")
+    hand_in(tmp_path / "f.ipynb", cell("averaging/fedavg", "[" * 200_000))
+    hand_in(Path(os.fsdecode(os.fsencode(tmp_path) + b"/M\xfcller")) / "g.ipynb", cell("averaging/fedavg"))
+    (named, one, *unread, deep), _ = rows(tmp_path, capsys)
     assert (one["passed"], one["answered"]) == ("1", "2")
-    assert [row["problem"].partition(":")[0] for row in (two, three)] == ["cannot be read"] * 2
+    assert [row["problem"].partition(":")[0] for row in unread] == ["cannot be read"] * 4
+    assert deep["passed"] == "0"
+    assert named["file"] == "M\N{REPLACEMENT CHARACTER}ller/g.ipynb"
 
 
 def test_what_is_no_folder_of_modules_is_refused(tmp_path):

@@ -303,11 +303,12 @@ def packed(path, content, method=zipfile.ZIP_STORED, keys=None):
 
 
 def forged(name, change):
-    """A change of a run's file of JSON, with checksums that are right."""
+    """A change of a run's file, with checksums that are right."""
 
     def members_changed(members):
         key = SETTINGS[0].key
-        content = json.dumps(change(json.loads(members[f"{key}/{name}"]))).encode()
+        stored = members[f"{key}/{name}"]
+        content = change(stored) if name.endswith(".csv") else json.dumps(change(json.loads(stored))).encode()
         manifest = json.loads(members[f"{key}/manifest.json"])
         manifest[name] = {"bytes": len(content), "sha256": sha256(content).hexdigest()}
         return members | {f"{key}/{name}": content, f"{key}/manifest.json": json.dumps(manifest).encode()}
@@ -336,6 +337,10 @@ def forged(name, change):
         forged("summary.json", lambda stored: stored | {"side": 7.0}),  # would be a second column of that name
         forged("summary.json", lambda stored: stored | {"area": [1.0]}),
         forged("provenance.json", lambda stored: stored | {"seconds": "long"}),
+        forged("provenance.json", lambda stored: stored | {"seconds": 10**400}),
+        forged("provenance.json", lambda stored: stored | {"seconds": float("inf")}),
+        forged("provenance.json", lambda stored: {"seconds": stored["seconds"]}),
+        forged("sides.csv", lambda stored: b"a,b\n1,2,3,4\n1\n\n9,9,9,9,9"),
     ],
 )
 def test_what_is_no_run_is_refused(exported, stores, change):
@@ -345,6 +350,16 @@ def test_what_is_no_run_is_refused(exported, stores, change):
     assert not list(root.glob(f"{SETTINGS[0].key}/*.json"))
     assert not list(root.parent.glob("*.json"))
     assert not [entry for entry in root.iterdir() if entry.name.startswith(".")]
+
+
+def test_a_packed_list_of_runs_is_not_unpacked(exported):
+    """LZMA unpacks a few kilobytes to gigabytes, whatever size the list of members has for it."""
+    keys = json.dumps(sorted(keys_of(exported)))
+    with zipfile.ZipFile(exported, "w") as outer:
+        outer.writestr(KEYS, keys, zipfile.ZIP_LZMA)
+        outer.writestr(MEMBER, b"")
+    with pytest.raises(FsslError, match="has no list of its runs"):
+        keys_of(exported)
 
 
 def by_another_method(path):
@@ -558,7 +573,7 @@ def test_a_model_of_a_recorded_run_is_computed(recorded, monkeypatch, capsys):
 def test_elsewhere_runs_are_computed_and_what_is_recorded_is_said(recorded, capsys):
     run_all(SETTINGS, progress=False)
     assert taken() == [False, False, False]
-    assert f"2 of these runs are recorded in {recorded}" in capsys.readouterr().err
+    assert f"2 runs recorded in {recorded}: FSSL_RECORDED=1 takes them" in capsys.readouterr().err
 
 
 def test_a_variable_decides_whether_recorded_runs_are_taken(recorded, stores, monkeypatch, capsys):
@@ -584,8 +599,7 @@ def test_recorded_runs_of_other_code_are_not_taken(recorded, monkeypatch, capsys
     assert run_all(SETTINGS[:2], progress=False)["area"].tolist() == [1.0, 4.0]
     assert taken()[:2] == [False, False]
     assert (
-        f"fssl: 2 runs recorded in {recorded} are of other images or other code, or are being computed, and are not "
-        "taken.\n"
+        f"fssl: 2 runs recorded in {recorded} not taken: of other images or other code, or being computed.\n"
     ) == capsys.readouterr().err
 
 

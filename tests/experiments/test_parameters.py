@@ -63,6 +63,18 @@ def test_text_that_is_no_value():
         read_value("[0")
 
 
+@pytest.mark.parametrize("text", ["0x" + 5000 * "f", 3000 * "[", '"\\ud800"', "2020-01-01"])
+def test_what_no_setting_can_be_is_no_value_and_told_in_a_line(text):
+    with pytest.raises(ValueError, match="is no value in YAML") as raised:
+        read_value(text)
+    assert len(str(raised.value)) < 2000
+
+
+def test_names_of_settings_are_words():
+    with pytest.raises(SettingError, match="overrides="):
+        checked_value("overrides", {1: 2}, {}, "monacosfl/fig6")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "taken"),
     [

@@ -1,7 +1,9 @@
 """The plan of notebooks: which runs, what is stored, what is missing, and what they cost."""
 
 import json
+import re
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -95,6 +97,14 @@ def test_settings_that_later_statements_change_are_followed():
     cells += ["a, b = run_all(sweep), run_all(all_of(sweep))"]
     asked = asked_by(cells, {"profile": "smoke"})
     assert [settings.seed for settings in asked.settings] == [3, 4, 5, 3, 4, 5]
+
+
+def test_hours_of_what_does_not_fit_are_not_given_and_that_is_told():
+    small = replace(QUIET, memory=1.0)
+    found = plan(["monacosfl/fig6"], machine=small)
+    assert not any("here" in run.hours for run in found.runs.values())
+    assert all({"H200", "A100"} <= run.hours.keys() for run in found.runs.values())
+    assert any(re.match(r"hours of \d+ runs on here, where \d+ GiB", line) for line in found.unknown["monacosfl/fig6"])
 
 
 def test_nested_runs_count_once():
@@ -238,7 +248,9 @@ def test_planning_everything_takes_seconds(nothing_here):
     found = plan(profile="paper", machine=QUIET)
     assert time.process_time() - began < 110
     assert len(found.runs) > 2000
-    assert not found.unknown
+    assert {id: [line.partition(" of ")[0] for line in lines] for id, lines in found.unknown.items()} == {
+        "mfcl/table2": ["hours", "hours"]  # of nine runs that fit on no GPU
+    }
 
 
 def test_gpu_notebooks_stay_within_their_time(nothing_here):
