@@ -51,16 +51,8 @@ def test_each_target_of_each_attack_has_a_row_with_the_figures_of_its_run(attack
         assert share == pytest.approx(correlation.square().mean().item(), abs=1e-4)
 
 
-def test_tables_are_enough_and_runs_without_the_share_take_it_from_their_pictures(attacks, monkeypatch):
+def test_tables_are_enough(attacks, monkeypatch):
     expected = attack_cells(attacks)
-    whole = Run.table
-
-    def before(run, name):
-        return whole(run, name).drop(columns="explained", errors="ignore")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "table", before)
-        pd.testing.assert_frame_equal(attack_cells(attacks), expected)
     monkeypatch.setattr(Run, "tensors", lambda run, name: pytest.fail("an archive leaves them out"))
     pd.testing.assert_frame_equal(attack_cells(attacks), expected)
 
