@@ -269,13 +269,13 @@ def cluster_environment(address: str, profile: str) -> dict[str, str]:
 
     wanted = resources_wanted(profile)
     with Cluster(address) as cluster:
-        cluster.needed_resources(wanted.get("FSSL_RESOURCES"))  # which says what no worker offers
+        cluster.needed_resources({**os.environ, **wanted})  # which says what no worker offers
     return {"DASK_SCHEDULER_ADDRESS": address, **wanted}
 
 
 def resources_wanted(profile: str) -> dict[str, str]:
     """``$FSSL_RESOURCES`` of runs at a profile, unless the user has said it: a GPU at those that are made for GPUs."""
-    return {} if profile not in ("gpu", "paper") else {"FSSL_RESOURCES": os.environ.get("FSSL_RESOURCES", "GPU=1")}
+    return {"FSSL_RESOURCES": os.environ.get("FSSL_RESOURCES", "GPU=1")} if profile in ("gpu", "paper") else {}
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Outcome]:

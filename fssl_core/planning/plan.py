@@ -7,7 +7,6 @@ one that builds on it.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -149,6 +148,7 @@ def plan(
         if work is None:
             lines = unknown.setdefault(next(iter(wanted[key])), [])
             lines += [line for line in [f"not counted: {why or f'{type(one).__name__} {key}'}"] if line not in lines]
+        able = [own for own in machines if work and work.device_bytes <= own.memory]
         runs[key] = PlannedRun(
             settings=one,
             notebooks=tuple(wanted[key]),
@@ -156,19 +156,16 @@ def plan(
             recorded=key in recorded,
             missing=tuple(sorted(one.data_sets & missing.keys())),
             work=work,
-            hours={own.name: own.seconds(work) / HOUR for own in machines if _fits(work, own)} if work else {},
+            hours={own.name: own.seconds(work) / HOUR for own in able},
         )
-    for id, own in product(by_notebook, machines):
-        of_it = [run for run in runs.values() if id in run.notebooks and run.work and not run.stored]
-        sizes = [run.work.device_bytes for run in of_it if not _fits(run.work, own)]
-        if sizes:
-            line = f"hours of {plural(len(sizes), 'run')} on {own.name}, where {max(sizes) / GIB:.0f} GiB do not fit"
-            unknown.setdefault(id, []).append(line)
-    return Plan(profile, tuple(by_notebook), runs, missing, unknown)
-
-
-def _fits(work: Work, machine: Machine) -> bool:
-    return work.device_bytes <= machine.memory
+    found = Plan(profile, tuple(by_notebook), runs, missing, unknown)
+    for id in by_notebook:
+        counted = [run for run in found.of(id) if run.work and not run.stored]
+        for own in machines:
+            if sizes := [run.work.device_bytes for run in counted if own.name not in run.hours]:
+                runs_there = f"{plural(len(sizes), 'run')} on {own.name}"
+                unknown.setdefault(id, []).append(f"hours of {runs_there}, where {max(sizes) / GIB:.0f} GiB do not fit")
+    return found
 
 
 def _work(settings: Settings) -> tuple[Work | None, str]:
