@@ -269,14 +269,17 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.paths import figures_root, shown_path
 
     parameters = _assigned(arguments)
-    table = execute(
-        arguments.ids,
-        profile=arguments.profile,
-        parameters=parameters,
-        jobs=arguments.jobs,
-        cluster=arguments.cluster,
-    )
+    if arguments.cluster:
+        os.environ["DASK_SCHEDULER_ADDRESS"] = arguments.cluster
+    _ask_for_gpus(arguments.profile)
+    table = execute(arguments.ids, profile=arguments.profile, parameters=parameters, jobs=arguments.jobs)
     return _tell_outcome(table, f"Figures and numbers: {shown_path(figures_root())}/<artifact>.{arguments.profile}.*")
+
+
+def _ask_for_gpus(profile: str) -> None:
+    """On a cluster, runs at profiles that are made for GPUs want one each, unless the user has said what they want."""
+    if profile in ("gpu", "paper"):
+        os.environ.setdefault("FSSL_RESOURCES", "GPU=1")
 
 
 def _benchmark(arguments: argparse.Namespace) -> int:
@@ -349,27 +352,16 @@ def _data(arguments: argparse.Namespace) -> int:
 
 
 def _runs_compute(arguments: argparse.Namespace) -> int:
-    from fssl_core.experiments import run_all
-    from fssl_core.experiments.asked import asked
-    from fssl_core.experiments.dry_run import with_needed
-    from fssl_core.experiments.notebooks import resources_wanted
+    from fssl_core.experiments.asked import compute
     from fssl_core.paths import runs_root, shown_path
 
-    parameters, computed = _assigned(arguments), None
-    os.environ.update(resources_wanted(arguments.profile))  # of workers, where the runs are computed on a cluster
-    while True:  # settings of some runs are chosen by the results of others
-        by_notebook = asked(arguments.ids, arguments.profile, parameters)
-        settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
-        later = [id for id, one in by_notebook.items() if one.unknown]
-        if settings.keys() != computed:
-            run_all([*settings.values()])
-        if not later or settings.keys() == computed:
-            break
-        computed = settings.keys()
+    parameters = _assigned(arguments)
+    _ask_for_gpus(arguments.profile)
+    settings, later = compute(arguments.ids, arguments.profile, parameters)
     print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
     if later:
         print(f"Other runs depend on these results; the notebook computes them: {', '.join(later)}.")
-        for line in (f"{id}: {line}" for id in later for line in by_notebook[id].unknown if parameters):
+        for line in (f"{id}: {line}" for id in later for line in later[id] if parameters):
             print(f"  {line}")
     return 0 if settings else 2
 
@@ -529,8 +521,7 @@ def _serve_split(arguments: argparse.Namespace) -> int:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
     print(_text(pd.DataFrame({"result": served.summary.keys(), "value": map(str, served.summary.values())})))
-    store(served, folder)
-    print(f"\nStored in {folder}.")
+    print(f"\nStored in {store(served, folder)}.")
     return 0
 
 

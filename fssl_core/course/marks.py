@@ -5,6 +5,7 @@ A notebook says what its owner wants it to say. Executed anew, it says what its 
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from fssl_core.paths import project_root
 
 COLUMNS = ("file", "module", "exercises", "answered", "passed", "predictions", "predicted", "close", "open", "problem")
 CELL_SECONDS = 600  # that a cell may take when it is executed
+NOTEBOOK_SECONDS = 1800  # after which each cell that is left gets a second: one may not let itself be interrupted
 LARGEST = 64 << 20  # bytes of a notebook, pictures included
 WARNING = (
     "--execute runs the code in these notebooks with your rights on this machine. Do that only with code that you "
@@ -149,11 +151,13 @@ def _executed(notebook: NotebookNode) -> str:
             cell.outputs, cell.execution_count = [], None
     # This Python's own kernel, whatever kernels are installed for the user, or are named in the notebook.
     manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
+    deadline = time.monotonic() + NOTEBOOK_SECONDS
     client = NotebookClient(
         notebook,
         km=manager,
-        timeout=CELL_SECONDS,
+        timeout_func=lambda cell: max(1.0, min(CELL_SECONDS, deadline - time.monotonic())),
         interrupt_on_timeout=True,
+        error_on_timeout={"content": {"status": "error"}},  # or it would wait for an answer
         allow_errors=True,
         extra_arguments=["--log-level=ERROR"],  # not its remark on TCP, for each notebook
         resources={"metadata": {"path": str(project_root())}},
@@ -162,5 +166,7 @@ def _executed(notebook: NotebookNode) -> str:
         client.execute(cleanup_kc=True)  # the kernel ends, too, which is ours and not the client's
     except Exception as error:  # the kernel died, or did not start
         return f"could not be executed: {type(error).__name__}: {printable(error)}"
+    if time.monotonic() > deadline:
+        return f"took longer than {NOTEBOOK_SECONDS} s; cells after that had a second each"
     failed = [cell for cell in notebook.cells if any(o.output_type == "error" for o in cell.get("outputs", []))]
     return f"{len(failed)} cell{'s' * (len(failed) != 1)} failed" if failed else ""

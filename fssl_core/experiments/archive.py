@@ -47,6 +47,7 @@ from fssl_core.training.checkpoint import full_disk_explained
 SUFFIXES = (".json", ".csv", TENSORS)
 NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError, OverflowError  # raised by JSON of another form
 KEYS, MEMBER, PROVENANCE = "keys.json", "runs.zip", "provenance.json"
+PIECE = 4096  # bytes: `zipfile` takes as many of LZMA's at a time and unpacks them all, up to 7,000 times as many
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit
 # What `zipfile` raises of a file that is none, or not as it was written.
 DAMAGED = (
@@ -151,7 +152,7 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
                 raise zipfile.BadZipFile(f"it would unpack to {size:,} bytes; at most {most:,} are taken")
             _check_space(path, outer.infolist(), folder)
             with outer.open(MEMBER) as source:
-                shutil.copyfileobj(source, whole)
+                shutil.copyfileobj(source, whole, PIECE)
         with _as_exported(path):
             archive = _archive(whole)
         with archive:

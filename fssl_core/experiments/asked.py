@@ -5,6 +5,7 @@ from typing import Any
 
 from fssl_core.experiments.dry_run import Asked, asked_by, with_needed
 from fssl_core.experiments.notebooks import find_notebooks, parameters_for
+from fssl_core.experiments.store import run_all
 from fssl_core.paths import PROFILES
 from fssl_core.settings import Settings, check_choice
 
@@ -30,6 +31,26 @@ def asked(
         notebook.id: asked_by(notebook.code(), parameters_for(notebook, values), estimate=estimate)
         for notebook in notebooks
     }
+
+
+def compute(
+    ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Settings], dict[str, tuple[str, ...]]]:
+    """Compute the runs of notebooks without the notebooks; arguments as those of :func:`asked`.
+
+    Returns:
+        by key the runs, and by ID the statements of notebooks whose further runs only the notebook can know.
+    """
+    computed = None
+    while True:  # settings of some runs are chosen by the results of others
+        by_notebook = asked(ids, profile, parameters)
+        settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
+        later = {id: one.unknown for id, one in by_notebook.items() if one.unknown}
+        if settings.keys() != computed:
+            run_all([*settings.values()])
+        if not later or settings.keys() == computed:
+            return settings, later
+        computed = settings.keys()
 
 
 def runs_of(ids: Sequence[str], profile: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Settings]:

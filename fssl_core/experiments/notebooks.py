@@ -211,12 +211,13 @@ def execute(
     parameters: Mapping[str, Any] | None = None,
     jobs: int | None = None,
     folder: Path | None = None,
-    cluster: str | None = None,
 ) -> "pd.DataFrame":
     """Execute notebooks at a profile; one that fails does not stop the others.
 
     Everything that can be checked is checked before the first one starts. Lines on stderr tell what there is to do,
-    how far the notebooks are, and of each that is done, with the error of one that failed.
+    how far the notebooks are, and of each that is done, with the error of one that failed. On a cluster
+    (``$DASK_SCHEDULER_ADDRESS``) the runs of all notebooks are computed first, so that no worker waits for the last
+    ones of a notebook.
 
     Args:
         ids: which notebooks, as for :func:`find_notebooks`.
@@ -225,8 +226,6 @@ def execute(
             parameters (the index) is executed as it is.
         jobs: how many at a time; default: one for each GPU, or one after the other.
         folder: where the executed notebooks go; default ``build/<profile>`` of the project.
-        cluster: address of a Dask scheduler, where the runs of the notebooks are computed; default
-            ``$DASK_SCHEDULER_ADDRESS``.
 
     Returns:
         one row for each notebook: ``artifact``, ``status`` (``"ok"`` or ``"failed"``), ``seconds``, how many claims are
@@ -237,7 +236,7 @@ def execute(
 
     parameters = dict(parameters or {})
     check_choice("profile", profile, PROFILES)
-    cluster = cluster or os.environ.get("DASK_SCHEDULER_ADDRESS")
+    cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
     if jobs is None:
         jobs = 1 if cluster else max(1, len(gpus()))
     check_range("jobs", jobs, 1)
@@ -253,29 +252,29 @@ def execute(
         values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
         tasks.append(Task(notebook, parameters_for(notebook, values), target))
-    environment = cluster_environment(cluster, profile) if cluster else {}
-    rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs, environment)}
+    if cluster:
+        _compute_on(cluster, ids, profile, parameters)
+    rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
     table = pd.DataFrame([rows[notebook.id] for notebook in notebooks])
     return table.astype(dict.fromkeys(_CLAIMS, "Int64"))
 
 
-def cluster_environment(address: str, profile: str) -> dict[str, str]:
-    """Variables by which notebooks compute their runs on a Dask cluster; each on a GPU at profiles made for GPUs.
+def _compute_on(address: str, ids: Sequence[str], profile: str, parameters: Mapping[str, Any]) -> None:
+    """Compute the runs of notebooks on a cluster, and say what could not be computed.
 
     Raises:
         FsslError: nobody answers there, or Dask is missing.
     """
+    from fssl_core.experiments.asked import compute  # which knows this module
     from fssl_core.experiments.cluster import Cluster  # needs Dask, which is optional
+    from fssl_core.experiments.schedule import one_line
 
-    wanted = resources_wanted(profile)
-    with Cluster(address) as cluster:
-        cluster.needed_resources({**os.environ, **wanted})  # which says what no worker offers
-    return {"DASK_SCHEDULER_ADDRESS": address, **wanted}
-
-
-def resources_wanted(profile: str) -> dict[str, str]:
-    """``$FSSL_RESOURCES`` of runs at a profile, unless the user has said it: a GPU at those that are made for GPUs."""
-    return {"FSSL_RESOURCES": os.environ.get("FSSL_RESOURCES", "GPU=1")} if profile in ("gpu", "paper") else {}
+    with Cluster(address):
+        pass  # somebody answers: what goes wrong from here on is a run
+    try:
+        compute(ids, profile, parameters)
+    except Exception as error:  # of a run: the others are finished, and notebooks that do not need it can be drawn
+        say(f"{one_line(error).rstrip('.')}. The notebooks follow; those that need it try again.")
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Outcome]:

@@ -1,5 +1,6 @@
 """The server process: wait for the clients, train with them, evaluate, store."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fssl_core.devices import default_device, keep_freed_memory, repeatable_kernels
-from fssl_core.errors import SettingError
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.manifest import finish
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
@@ -125,8 +126,29 @@ def claim_folder(folder: Path, settings: SplitSettings, *, new: bool = False) ->
         raise SettingError("--out", str(folder), f"a folder that can be written ({error.strerror})") from error
 
 
-def store(served: Served, folder: Path) -> None:
-    """Leave tables, the best model, provenance and, last, the summary in a folder."""
+def store(served: Served, folder: Path) -> Path:
+    """Leave tables, the best model, provenance and, last, the summary in a folder.
+
+    Where it has no room any more, hours after it was claimed, they go to the folder for temporary files, and that is
+    said.
+
+    Returns:
+        the folder that has them.
+
+    Raises:
+        FsslError: neither of the two takes them.
+    """
+    try:
+        _store(served, folder)
+    except FsslError as error:
+        folder = Path(tempfile.mkdtemp(prefix="fssl-split-"))
+        say(f"{error} What was trained now goes to {folder}.")
+        claim_folder(folder, served.trainer.settings)
+        _store(served, folder)
+    return folder
+
+
+def _store(served: Served, folder: Path) -> None:
     run = Run(served.trainer.settings)
     run.folder = folder  # apart from what one process computes and finds again
     with full_disk_explained(folder, "name another --out"):

@@ -150,6 +150,15 @@ def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(t
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
+def test_a_notebook_ends_though_a_cell_does_not_let_itself_be_interrupted(tmp_path, monkeypatch):
+    endless = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)"
+    hand_in(tmp_path / "a.ipynb", cell("averaging/fedavg", source=endless), cell("averaging/divide", source="1"))
+    monkeypatch.setattr("fssl_core.course.marks.NOTEBOOK_SECONDS", 2)
+    (row,) = report(tmp_path, execute=True)
+    assert row["problem"] == "took longer than 2 s; cells after that had a second each"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
 def test_a_kernel_has_nothing_to_say_for_itself(tmp_path, capfd):
     hand_in(tmp_path / "a.ipynb", cell("averaging/fedavg", source="1"))
     assert len([*report(tmp_path, execute=True)]) == 1

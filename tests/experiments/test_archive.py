@@ -5,6 +5,7 @@ import io
 import json
 import os
 import time
+import tracemalloc
 import zipfile
 from dataclasses import dataclass
 from hashlib import sha256
@@ -360,6 +361,19 @@ def test_a_packed_list_of_runs_is_not_unpacked(exported):
         outer.writestr(MEMBER, b"")
     with pytest.raises(FsslError, match="has no list of its runs"):
         keys_of(exported)
+
+
+def test_a_file_that_unpacks_to_more_than_it_says_takes_little_memory(exported, stores):
+    stores("second")
+    packed(exported, bytes(128 << 20), zipfile.ZIP_LZMA)
+    content = exported.read_bytes()
+    exported.write_bytes(content.replace((128 << 20).to_bytes(4, "little"), (1000).to_bytes(4, "little")))
+    tracemalloc.start()
+    with pytest.raises(FsslError, match="it is damaged"):
+        import_runs(exported)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80 << 20  # of 128
 
 
 def by_another_method(path):

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 
 from fssl_core.errors import FsslError, SettingError
+from fssl_core.experiments.notebooks import execute
 from fssl_core.experiments.store import Run, run_all
 from tests.experiments.toy_runs import Sum, Walk, contents, log
 
@@ -214,6 +216,21 @@ def test_an_address_where_nobody_answers_is_one_line(monkeypatch):
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:9")
     with pytest.raises(FsslError, match=r"^No Dask scheduler answers at tcp://127\.0\.0\.1:9 \(.*\)\. Start it"):
         run_all([Walk(seed=700)])
+
+
+def test_the_runs_of_all_notebooks_are_computed_before_the_first_is_executed(folder, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("FSSL_FIGURES", str(tmp_path / "figures"))
+    asked_for = {"parameters": {"overrides": {"rounds": 1}}, "folder": tmp_path}
+    assert execute(["ldawa/fig5"], **asked_for)["status"].tolist() == ["ok"]
+    said = capsys.readouterr().err
+    assert said.index("5 runs computed in") < said.index("ldawa/fig5")
+    (executed,) = tmp_path.rglob("fig5_*.ipynb")
+    text = executed.read_text()
+    assert "runs, stored already" in text
+    assert "computed in" not in text
+    monkeypatch.setattr("fssl_core.experiments.asked.run_all", Mock(side_effect=RuntimeError("out of luck")))
+    assert execute(["index"], folder=tmp_path)["status"].tolist() == ["ok"]
+    assert "fssl: RuntimeError: out of luck. The notebooks follow" in capsys.readouterr().err
 
 
 def test_resources_are_read_as_dask_writes_them():

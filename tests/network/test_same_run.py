@@ -1,13 +1,17 @@
 """A run over the network is the run in one process: its numbers to the bit, its traffic to the byte."""
 
+import errno
 import json
+import tempfile
 
 import pandas as pd
 import pytest
 import torch
 
 from fssl_core.federation.ledger import DIRECTIONS, PURPOSES
+from fssl_core.network.server import store
 from fssl_core.training.checkpoint import load_tensors
+from fssl_core.training.split import SplitTrainer
 from tests.network.federation import (
     PATIENCE,
     TINY,
@@ -63,6 +67,26 @@ def test_the_bytes_counted_are_the_bytes_that_cross():
     counted = served.wire.groupby("direction")["bytes"].sum()
     for direction, raw in wire.seen.items():
         assert counted[direction] < raw < 1.02 * counted[direction] + 4096  # ZeroMQ's own, and the handshake
+
+
+def test_what_was_trained_goes_elsewhere_where_its_folder_has_no_room_any_more(tmp_path, monkeypatch, capsys):
+    served, _ = trained(tiny(clients=1, epochs=1), free_address())
+    write, full = SplitTrainer.write, tmp_path / "full"
+
+    def no_room(trainer, run):
+        if run.folder == full:
+            raise OSError(errno.ENOSPC, "No space left on device", str(full / "metrics.csv"))
+        write(trainer, run)
+
+    monkeypatch.setattr(SplitTrainer, "write", no_room)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = store(served, full)
+    assert folder.parent == tmp_path
+    said = capsys.readouterr().err
+    assert f"No space left for {full / 'metrics.csv'}" in said
+    assert f"What was trained now goes to {folder}." in said
+    assert json.loads((folder / "summary.json").read_text()).keys() == served.summary.keys()
+    assert json.loads((folder / "settings.json").read_text()) == served.trainer.settings.as_dict()
 
 
 def test_three_processes_and_what_they_print_and_store(tmp_path, warm_environment):
