@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 aten = torch.ops.aten
 COPIES = {aten.copy_.default, aten._foreach_copy_.default}
@@ -74,7 +74,14 @@ class PretendedDevice:
 
 
 def _tensors(*values: Any) -> Iterator[Tensor]:
-    return (value for value in tree_leaves(values) if isinstance(value, Tensor))
+    """Those in nested lists, tuples and dicts; as ``tree_leaves``, which would take most of the time, finds them."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(*value)
+        elif isinstance(value, dict):
+            yield from _tensors(*value.values())
 
 
 class _Operations(TorchDispatchMode):

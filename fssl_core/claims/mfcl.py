@@ -22,6 +22,7 @@ from fssl_core.claims.rules import (
     fact,
     ordered,
     unknown,
+    with_each,
     within,
 )
 from fssl_core.costs.modular import ROUNDS, SETUPS, client_sizes, client_traffic, epoch_macs, memory_bytes
@@ -298,7 +299,7 @@ def best_at_01(cells: Cells) -> Outcome:
 
 @table_claim("mfcl-table2-norm-order", "table2", failing=[BATCH])
 def norm_order(cells: Cells) -> Outcome:
-    statements = [ordered(cells.where(xi=xi), "method", NORMS, each=["dataset", "xi"]) for xi in SEVERE]
+    statements = [with_each(cells, "xi", SEVERE, lambda part: ordered(part, "method", NORMS, each=["dataset", "xi"]))]
     if "CIFAR-10" in cells.levels("dataset"):
         part = cells.where(method=BATCH, dataset="CIFAR-10", xi=0.01)
         statements.append(within(part, part.mean(), f"{BATCH}, CIFAR-10, xi 0.01", high=20))

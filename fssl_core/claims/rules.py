@@ -158,10 +158,10 @@ def doubted(outcome: Outcome, doubt: str) -> Outcome:
     return replace(outcome, doubt=doubt)
 
 
-def with_each(cells: Cells, column: str, levels: Sequence[str], rule: Callable[[Cells], Outcome]) -> Outcome:
+def with_each(cells: Cells, column: str, levels: Sequence, rule: Callable[[Cells], Outcome]) -> Outcome:
     """What a rule finds at each of these levels of a column; one that was not run leaves open what holds of all."""
     ran = [level for level in levels if level in cells.levels(column)]
-    absent = [unknown(level) for level in levels if level not in ran]
+    absent = [unknown(_shown(column, level)) for level in levels if level not in ran]
     return every([*(rule(cells.where(**{column: level})) for level in ran), *(absent if ran else [])])
 
 

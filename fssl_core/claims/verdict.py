@@ -23,7 +23,7 @@ class Verdict:
         id, artifact, claim, check: of the claim; artifact with its paper, as ``"ldawa/table1"``.
         paper_consistent: whether the paper's printed numbers satisfy the claim; None where it prints none.
         ours: one of :data:`OURS`.
-        evidence: ``"exact"`` (nothing was trained: closed forms, counts, times, toys, untrained models) or ``"trained"``.
+        evidence: ``"exact"`` (closed forms, counts, times, toys, untrained models) or ``"trained"``.
         profile, data: of the results; empty where nothing is recorded.
         seeds: the fewest behind a mean of the deciding quantity; 0 where nothing is repeated.
         quantity, estimate, low, high, unit: the deciding quantity with its interval, which is the number itself where

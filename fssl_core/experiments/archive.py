@@ -241,7 +241,12 @@ def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[in
             members[key][name] = info
         _check_space(path, archive.infolist(), root)
         asked = dict.fromkeys(members) if wanted is None else wanted
-        new = sum(_put(archive, path, key, files, asked[key]) for key, files in members.items() if key in asked)
+        with arriving(root) as temporary:
+            new = sum(
+                _put(archive, path, key, files, asked[key], Path(temporary))
+                for key, files in members.items()
+                if key in asked
+            )
     return len(members), new
 
 
@@ -296,9 +301,17 @@ def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> No
 
 
 def _put(
-    archive: zipfile.ZipFile, path: Path, key: str, members: dict[str, zipfile.ZipInfo], wanted: Run | None
+    archive: zipfile.ZipFile,
+    path: Path,
+    key: str,
+    members: dict[str, zipfile.ZipInfo],
+    wanted: Run | None,
+    arrived: Path,
 ) -> bool:
-    """Make a run finished by the files of an archive, unless it is, or unlike the one wanted; whether it was made."""
+    """Make a run finished by the files of an archive, unless it is, or unlike the one wanted; whether it was made.
+
+    ``arrived`` is a folder beside the store's own, for one run after the other.
+    """
     refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
@@ -307,8 +320,10 @@ def _put(
     except Timeout:
         say(f"Run {key} is left to another process, which is computing it.")
         return False
-    with held, arriving(root) as temporary:
-        arrived, there = Path(temporary), (folder / LAST).exists()
+    with held:
+        for left in arrived.iterdir():
+            left.unlink()  # of the run before, which was not taken
+        there = (folder / LAST).exists()
         for name in members.keys() & {SETTINGS} if there else members:  # of what is there already nothing else is read
             with (
                 (arrived / name).open("wb") as target,

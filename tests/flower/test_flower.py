@@ -412,24 +412,21 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "flower"
 
 
 @contextlib.contextmanager
-def superlink(folder: Path, keys: Path | None):
+def superlink(folder: Path, keys: Path):
     """A SuperLink on the loopback, and the options of a SuperNode for it. ``here`` is its name for ``flwr``."""
     (link,) = free_ports(1)
     address, home = f"127.0.0.1:{link}", folder / "flower-home"
-    if keys is None:
-        options, trust, connection = ("--insecure",), ("--insecure",), "insecure = true"
-    else:
-        options = ("--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt")
-        options += ("--ssl-keyfile", keys / "server.key", "--enable-supernode-auth")
-        trust, connection = ("--root-certificates", keys / "ca.crt"), f'root-certificates = "{keys / "ca.crt"}"'
+    options = ("--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt")
+    options += ("--ssl-keyfile", keys / "server.key", "--enable-supernode-auth")
     home.mkdir()
-    (home / "config.toml").write_text(f'[superlink.here]\naddress = "{address}"\n{connection}\n')
+    connection = f'address = "{address}"\nroot-certificates = "{keys / "ca.crt"}"'
+    (home / "config.toml").write_text(f"[superlink.here]\n{connection}\n")
     log = (folder / "log").open("w")
     options += ("--port", str(link), "--disable-runtime-dependency-installation")
     with log, process("flower-superlink", *map(str, options), stdout=log, stderr=log):
         while not listening(link):
             time.sleep(0.1)
-        yield ("--superlink", address, *map(str, trust))
+        yield ("--superlink", address, "--root-certificates", str(keys / "ca.crt"))
 
 
 @contextlib.contextmanager
@@ -468,17 +465,13 @@ def keys(tmp_path_factory) -> Path:
 
 
 @pytest.mark.timeout(1200)  # a busy machine; half a minute on an idle one
-@pytest.mark.parametrize("secure", [False, True], ids=["insecure", "keys"])
-def test_a_server_and_two_clients_on_the_loopback(flower, secure, request):
+def test_a_server_and_two_clients_on_the_loopback(flower, keys):
     config = SMALL | {"wait": 600, "keep-velocity": True}  # so that clients have something to remember
-    keys = request.getfixturevalue("keys") if secure else None
     with contextlib.ExitStack() as stack:
         options = stack.enter_context(superlink(flower, keys))
         for number in range(2):
-            own = ()
-            if secure:
-                assert "registered successfully" in flwr("supernode", "register", f"{keys}/client-{number}.pub", "here")
-                own = ("--auth-supernode-private-key", f"{keys}/client-{number}")
+            assert "registered successfully" in flwr("supernode", "register", f"{keys}/client-{number}.pub", "here")
+            own = ("--auth-supernode-private-key", f"{keys}/client-{number}")
             stack.enter_context(supernode(flower, number, *options, *own))
         out = flwr("run", str(flower / "app"), "here", "--stream")
     runs = list((flower / "flower").iterdir())
