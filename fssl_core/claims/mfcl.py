@@ -299,10 +299,11 @@ def best_at_01(cells: Cells) -> Outcome:
 
 @table_claim("mfcl-table2-norm-order", "table2", failing=[BATCH])
 def norm_order(cells: Cells) -> Outcome:
+    """Fewer images make no model collapse less, so that a part of CIFAR-10's can tell."""
     statements = [with_each(cells, "xi", SEVERE, lambda part: ordered(part, "method", NORMS, each=["dataset", "xi"]))]
-    if "CIFAR-10" in cells.levels("dataset"):
-        part = cells.where(method=BATCH, dataset="CIFAR-10", xi=0.01)
-        statements.append(within(part, part.mean(), f"{BATCH}, CIFAR-10, xi 0.01", high=20))
+    for dataset in {"CIFAR-10", "CIFAR-10 subset"}.intersection(cells.levels("dataset")):
+        part = cells.where(method=BATCH, dataset=dataset, xi=0.01)
+        statements.append(within(part, part.mean(), f"{BATCH}, {dataset}, xi 0.01", high=20))
     return every(statements)
 
 
