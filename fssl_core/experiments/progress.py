@@ -239,18 +239,19 @@ class Current:
         return f"{self.title} {resumes}"
 
     def left(self, now: float) -> float | None:
-        """Seconds: first as expected, at the end, and once it takes longer, as its own steps say."""
+        """Seconds: first as expected; the nearer the end, by steps or by what was expected, the more as its own steps
+        say."""
         start, since = self.first or (0, now)
         expected = by_steps = None
         if self.expected is not None:
-            share = 1 - start / self.steps if self.steps else 1  # what was left when it was resumed
-            expected = max(0.0, self.expected * share - (now - self.began)) or None  # outrun, it tells nothing
+            whole = self.expected * (1 - start / self.steps if self.steps else 1)  # what was left when it was resumed
+            expected = max(0.0, whole - (now - self.began)) or None  # outrun, it tells nothing
         if self.step > start:
             by_steps = (now - since) / (self.step - start) * (self.steps - self.step)
         if expected is None or by_steps is None:
             return expected if by_steps is None else by_steps
-        done = self.step / self.steps
-        return done * by_steps + (1 - done) * expected
+        trust = max(self.step / self.steps, (now - since) / whole)
+        return trust * by_steps + (1 - trust) * expected
 
 
 _active: ContextVar[Sweep | None] = ContextVar("active", default=None)

@@ -29,11 +29,14 @@ from fssl_core.files import atomic_write
 from fssl_core.papers.records import about_record
 from fssl_core.papers.reference import WORKS, Paper
 from fssl_core.paths import PROFILES, figures_root, shown_path
+from fssl_core.reporting.tables import NOT_RUN
 from fssl_core.settings import check_choice
 from fssl_core.training.checkpoint import full_disk_explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+NOTHING = "–"  # where a record has no such row
 
 
 class Artifact:
@@ -181,9 +184,9 @@ class Artifact:
             table: with the columns ours, paper, difference and profile, and others that name the row.
 
         Returns:
-            the table with a column for what is recorded, at this profile or else at the most faithful one, where
-            a record has one of these rows, and without the columns difference and protocol where they are empty.
-            What the column ours shows is kept with the record.
+            the table with a column for what is recorded, at this profile or else at the most faithful one that has a
+            number for something that was run here, and without the columns difference and protocol where they are
+            empty. What the column ours shows is kept with the record.
         """
         names = [name for name in table if name not in ("ours", "paper", "difference", "profile")]
         rows = [{"of": _plain(row[names].to_dict()), "ours": row["ours"]} for _, row in table.astype(object).iterrows()]
@@ -194,12 +197,12 @@ class Artifact:
         table = table.drop(
             columns=[name for name in ("difference", "protocol") if name in table and not any(table[name])]
         )
-        profile, record = self._reference()
-        recorded = record.get("beside", [])
-        shown = [next((row["ours"] for row in recorded if row["of"] == key), "–") for key in added]
-        if set(shown) == {"–"}:
-            return table
-        table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)
+        for profile in (self.profile, *reversed(PROFILES)):
+            recorded = (about_record(self.id, profile) or {}).get("beside", [])
+            shown = [next((row["ours"] for row in recorded if row["of"] == key), NOTHING) for key in added]
+            if any(map(_both_numbers, table["ours"], shown)):
+                table.insert(table.columns.get_loc("ours") + 1, f"recorded at {profile}", shown)
+                break
         return table
 
     def _path(self, suffix: str) -> Path:
@@ -210,12 +213,10 @@ class Artifact:
             json.dump(self._saved | {"beside": self._beside}, file, indent=1, ensure_ascii=False)
             file.write("\n")
 
-    def _reference(self) -> tuple[str, dict[str, Any]]:
-        """The record to compare with and its profile: this one, else the most faithful that is recorded."""
-        for profile in (self.profile, *reversed(PROFILES)):
-            if record := about_record(self.id, profile):
-                return profile, record
-        return "", {}
+
+def _both_numbers(ours: str, recorded: str) -> bool:
+    """Whether something was run both times."""
+    return recorded != NOTHING and not any(text.startswith(NOT_RUN) for text in (ours, recorded))
 
 
 def _csv(results: pd.DataFrame) -> str:

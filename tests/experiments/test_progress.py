@@ -258,11 +258,13 @@ def test_time_left(every_state, monkeypatch):
     assert view.states[-1] == State(4, 0, left=40.0)
     with shown.run(handles[0]) as progress:
         progress(0, 4)
-        clock.now += 5
-        progress(1, 4)  # by its own pace 15 s are left, by the stored run 5
-        assert view.states[-1].running[0].left == pytest.approx(0.25 * 15 + 0.75 * 5)
-        assert view.states[-1].left == pytest.approx(0.25 * 15 + 0.75 * 5 + 30)
-        clock.now += 15
+        clock.now += 2
+        progress(1, 4)  # by its own pace 6 s are left, by the stored run 8
+        assert view.states[-1].running[0].left == pytest.approx(0.25 * 6 + 0.75 * 8)
+        clock.now += 6  # half a step later four fifths of what was expected are over, and the stored run says 2
+        assert shown.state(clock.now).running[0].left == pytest.approx(0.8 * 24 + 0.2 * 2)
+        assert shown.state(clock.now).left == pytest.approx(0.8 * 24 + 0.2 * 2 + 30)
+        clock.now += 12
         progress(4, 4)
         assert view.states[-1].running[0].left == 0
     shown.stored(handles[1])  # another process has computed it

@@ -157,10 +157,13 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def record(project, profile, ours):
+def record(project, profile, *ours):
     path = project / "figures" / "monacosfl" / f"fig2.{profile}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"of": {"quantity": "similarity", "layer": 1, "cut": None, "protocol": ""}, "ours": ours}]
+    rows = [
+        {"of": {"quantity": "similarity", "layer": layer, "cut": None, "protocol": ""}, "ours": text}
+        for layer, text in zip((1, 5), ours, strict=False)
+    ]
     path.write_text(json.dumps({"beside": rows}))
 
 
@@ -182,6 +185,14 @@ def test_the_record_of_the_same_profile_comes_before_a_more_faithful_one(project
     for profile, reference in (("laptop", "laptop"), ("gpu", "paper")):
         shown = Artifact("monacosfl/fig2", profile).beside(table(layer1="1", layer5="2"))
         assert list(shown)[4] == f"recorded at {reference}"
+
+
+def test_a_more_faithful_record_stands_back_that_has_nothing_of_what_was_run_here(project):
+    artifact, ours = Artifact("monacosfl/fig2", "smoke"), table(layer1="0.65", layer5="not run")
+    record(project, "paper", "not run", "0.99")
+    assert artifact.beside(ours)["recorded at laptop"].tolist() == ["0.72", "–"]
+    record(project, "paper", "0.98", "0.99")
+    assert artifact.beside(ours)["recorded at paper"].tolist() == ["0.98", "0.99"]
 
 
 def test_without_a_record_there_is_no_such_column(project):
