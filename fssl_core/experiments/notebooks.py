@@ -277,10 +277,10 @@ def _compute_on(address: str, ids: Sequence[str], profile: str, parameters: Mapp
         say(f"{one_line(error).rstrip('.')}. The notebooks follow; those that need it try again.")
 
 
-def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Outcome]:
+def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
     """Execute tasks, each in a process of its own, and yield the outcomes as they come, told on stderr as well.
 
-    Each of the jobs has its part of the machine: a GPU, or some cores. ``environment`` are variables for all.
+    Each of the jobs has its part of the machine: a GPU, or some cores.
 
     When the caller is interrupted, the processes are stopped; their runs resume at the next call.
     """
@@ -296,7 +296,7 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1, environment: Mapping[str, st
         ThreadPoolExecutor(jobs) as pool,
     ):
         # Whoever reproduces wants runs computed, not those recorded; a variable that is set says otherwise.
-        variables = {"FSSL_RECORDED": "0"} | _environment(Path(folder), jobs) | dict(environment or {})
+        variables = {"FSSL_RECORDED": "0"} | _environment(Path(folder), jobs)
         variables |= started.enter_context(warm_python(variables))
         parts: queue.SimpleQueue = queue.SimpleQueue()
         for part in divided(jobs):

@@ -89,7 +89,7 @@ def test_floats_that_an_editor_saved_as_whole_numbers_are_known_as_floats(projec
 def no_execution(monkeypatch):
     """Nothing may start when the input is bad."""
 
-    def started(tasks, jobs, environment):
+    def started(tasks, jobs):
         raise AssertionError("executed although the input is bad")
 
     monkeypatch.setattr(module, "run_tasks", started)
@@ -200,7 +200,7 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
     )
     nbformat.write(content, path)
     ran = []
-    monkeypatch.setattr(module, "run_tasks", lambda tasks, jobs, environment: ran.extend(tasks) or [])
+    monkeypatch.setattr(module, "run_tasks", lambda tasks, jobs: ran.extend(tasks) or [])
     with pytest.raises(KeyError):  # nothing was run, so there is no row
         execute(["paper1/fig2"], parameters=given)
     assert ran[0].parameters == {"profile": "smoke", "seeds": [0, 1], "epochs": given.get("epochs", 3)}
@@ -219,7 +219,7 @@ def test_the_batch_starts_from_the_stored_defaults_whatever_an_editor_saved(proj
 
 
 def test_good_values_reach_papermill(project, monkeypatch):
-    def pretend(tasks, jobs, environment):
+    def pretend(tasks, jobs):
         assert jobs == 3
         assert [task.parameters for task in tasks] == [{}, {"profile": "gpu", "rate": 1, "limit": None, "seeds": [7]}]
         assert tasks[1].target == project / "build" / "gpu" / "paper1" / "fig2_first_words.ipynb"

@@ -34,7 +34,7 @@ def executed(monkeypatch):
     """Notebooks that are executed: all draw their figure, and fig2 fails after that."""
     tasks = []
 
-    def run_tasks(given, jobs, environment):
+    def run_tasks(given, jobs):
         for task in given:
             tasks.append(task)
             for suffix in recording.SUFFIXES:

@@ -41,8 +41,8 @@ def numbers():
         "by 3.7 with 20 (1.6 to 5.8)": (ahead[20].value, *ahead[20].interval()),
         "(1.0, from 3.1 behind to 1.1 ahead)": (ahead[100].value, high, -low),
         "(in 20, 5 and 1 % of cases)": 100 / 100,
-        "of 58 % with 20 and of 4 % with 100": [named[3, 20], named[3, 100]],
-        "of 74, 20 and 2 %": named[1, 100],
+        "of 57 % with 20 and of 4 % with 100": [named[3, 20], named[3, 100]],
+        "of 75, 19 and 2 %": named[1, 100],
         "identifiability of 1.00": named[3, 5] / 100,
         "so 1 % is 40 labels": least,
         "40 labels give 34 %, 400 give 60 to 63 % and all give 78 to 79 %": (
