@@ -42,7 +42,7 @@ def numbers():
             100 * real.identifiability_common.min(),
             100 * real.identifiability_common.max(),
         ),
-        "42.9 % with one layer and 37.6 % with three": [*twice],
+        "42.9 % with one layer and 37.5 % with three": [*twice],
         "(54.8, 63.2, 64.8, 65.2 %": mean.linear_probe_accuracy[3].tolist(),
         "(66.4, 65.9, 68.5, 68.3 %": mean.linear_probe_accuracy[1].tolist(),
         "and 12 % of cases": mean.identifiability[3, 10],
