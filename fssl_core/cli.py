@@ -269,17 +269,14 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.paths import figures_root, shown_path
 
     parameters = _assigned(arguments)
-    if arguments.cluster:
-        os.environ["DASK_SCHEDULER_ADDRESS"] = arguments.cluster
-    _ask_for_gpus(arguments.profile)
-    table = execute(arguments.ids, profile=arguments.profile, parameters=parameters, jobs=arguments.jobs)
+    table = execute(
+        arguments.ids,
+        profile=arguments.profile,
+        parameters=parameters,
+        jobs=arguments.jobs,
+        cluster=arguments.cluster,
+    )
     return _tell_outcome(table, f"Figures and numbers: {shown_path(figures_root())}/<artifact>.{arguments.profile}.*")
-
-
-def _ask_for_gpus(profile: str) -> None:
-    """On a cluster, runs at profiles that are made for GPUs want one each, unless the user has said what they want."""
-    if profile in ("gpu", "paper"):
-        os.environ.setdefault("FSSL_RESOURCES", "GPU=1")
 
 
 def _benchmark(arguments: argparse.Namespace) -> int:
@@ -356,7 +353,6 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
     from fssl_core.paths import runs_root, shown_path
 
     parameters = _assigned(arguments)
-    _ask_for_gpus(arguments.profile)
     settings, later = compute(arguments.ids, arguments.profile, parameters)
     print(f"{len(settings)} runs are finished in {shown_path(runs_root())}.")
     if later:

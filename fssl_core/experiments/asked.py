@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fssl_core.experiments.dry_run import Asked, asked_by, with_needed
-from fssl_core.experiments.notebooks import find_notebooks, parameters_for
+from fssl_core.experiments.notebooks import find_notebooks, parameters_for, resources_wanted, variables
 from fssl_core.experiments.store import run_all
 from fssl_core.paths import PROFILES
 from fssl_core.settings import Settings, check_choice
@@ -38,6 +38,9 @@ def compute(
 ) -> tuple[dict[str, Settings], dict[str, tuple[str, ...]]]:
     """Compute the runs of notebooks without the notebooks; arguments as those of :func:`asked`.
 
+    On a cluster (``$DASK_SCHEDULER_ADDRESS``) runs at profiles that are made for GPUs want one each, unless
+    ``$FSSL_RESOURCES`` says what they want.
+
     Returns:
         by key the runs, and by ID the statements of notebooks whose further runs only the notebook can know.
     """
@@ -47,7 +50,8 @@ def compute(
         settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
         later = {id: one.unknown for id, one in by_notebook.items() if one.unknown}
         if settings.keys() != computed:
-            run_all([*settings.values()])
+            with variables(resources_wanted(profile)):
+                run_all([*settings.values()])
         if not later or settings.keys() == computed:
             return settings, later
         computed = settings.keys()

@@ -88,7 +88,7 @@ class Cluster:
             if scheme in ("tcp", "tls"):
                 addressing.parse_host_port(location)
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # the last from a web server
             raise FsslError(
                 f"No Dask scheduler answers at {address} ({first_line(error)}). Start it (dask scheduler), or unset "
                 "DASK_SCHEDULER_ADDRESS to compute here."

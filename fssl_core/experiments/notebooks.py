@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,13 +211,13 @@ def execute(
     parameters: Mapping[str, Any] | None = None,
     jobs: int | None = None,
     folder: Path | None = None,
+    cluster: str | None = None,
 ) -> "pd.DataFrame":
     """Execute notebooks at a profile; one that fails does not stop the others.
 
     Everything that can be checked is checked before the first one starts. Lines on stderr tell what there is to do,
-    how far the notebooks are, and of each that is done, with the error of one that failed. On a cluster
-    (``$DASK_SCHEDULER_ADDRESS``) the runs of all notebooks are computed first, so that no worker waits for the last
-    ones of a notebook.
+    how far the notebooks are, and of each that is done, with the error of one that failed. On a cluster the runs of all
+    notebooks are computed first, so that no worker waits for the last ones of a notebook.
 
     Args:
         ids: which notebooks, as for :func:`find_notebooks`.
@@ -226,6 +226,8 @@ def execute(
             parameters (the index) is executed as it is.
         jobs: how many at a time; default: one for each GPU, or one after the other.
         folder: where the executed notebooks go; default ``build/<profile>`` of the project.
+        cluster: address of a Dask scheduler, where the runs of the notebooks are computed; default
+            ``$DASK_SCHEDULER_ADDRESS``.
 
     Returns:
         one row for each notebook: ``artifact``, ``status`` (``"ok"`` or ``"failed"``), ``seconds``, how many claims are
@@ -236,7 +238,7 @@ def execute(
 
     parameters = dict(parameters or {})
     check_choice("profile", profile, PROFILES)
-    cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
+    cluster = cluster or os.environ.get("DASK_SCHEDULER_ADDRESS")
     if jobs is None:
         jobs = 1 if cluster else max(1, len(gpus()))
     check_range("jobs", jobs, 1)
@@ -252,9 +254,10 @@ def execute(
         values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
         tasks.append(Task(notebook, parameters_for(notebook, values), target))
-    if cluster:
-        _compute_on(cluster, ids, profile, parameters)
-    rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
+    with variables({"DASK_SCHEDULER_ADDRESS": cluster, **resources_wanted(profile)} if cluster else {}):
+        if cluster:
+            _compute_on(cluster, ids, profile, parameters)
+        rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
     table = pd.DataFrame([rows[notebook.id] for notebook in notebooks])
     return table.astype(dict.fromkeys(_CLAIMS, "Int64"))
 
@@ -275,6 +278,24 @@ def _compute_on(address: str, ids: Sequence[str], profile: str, parameters: Mapp
         compute(ids, profile, parameters)
     except Exception as error:  # of a run: the others are finished, and notebooks that do not need it can be drawn
         say(f"{one_line(error).rstrip('.')}. The notebooks follow; those that need it try again.")
+
+
+@contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """These environment variables inside the block, for what reads them here and for processes that it starts."""
+    before = {name: os.environ.pop(name) for name in values if name in os.environ}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+def resources_wanted(profile: str) -> dict[str, str]:
+    """``$FSSL_RESOURCES`` of runs at a profile, unless the user has said it: a GPU at those that are made for GPUs."""
+    return {"FSSL_RESOURCES": os.environ.get("FSSL_RESOURCES", "GPU=1")} if profile in ("gpu", "paper") else {}
 
 
 def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:

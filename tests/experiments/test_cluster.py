@@ -3,10 +3,12 @@
 import os
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import pytest
@@ -218,10 +220,25 @@ def test_an_address_where_nobody_answers_is_one_line(monkeypatch):
         run_all([Walk(seed=700)])
 
 
-def test_the_runs_of_all_notebooks_are_computed_before_the_first_is_executed(folder, monkeypatch, tmp_path, capsys):
+class WebServer(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+def test_what_answers_and_is_no_scheduler_is_one_line():
+    with socketserver.TCPServer(("127.0.0.1", 0), WebServer) as server, ThreadPoolExecutor(1) as pool:
+        address = f"tcp://127.0.0.1:{server.server_address[1]}"
+        pool.submit(server.handle_request)
+        with pytest.raises(FsslError, match=f"^No Dask scheduler answers at {address}"):
+            Cluster(address)
+
+
+def test_the_runs_of_all_notebooks_are_computed_before_the_first_is_executed(scheduler, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("FSSL_FIGURES", str(tmp_path / "figures"))
-    asked_for = {"parameters": {"overrides": {"rounds": 1}}, "folder": tmp_path}
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS")
+    asked_for = {"parameters": {"overrides": {"rounds": 1}}, "folder": tmp_path, "cluster": scheduler}
     assert execute(["ldawa/fig5"], **asked_for)["status"].tolist() == ["ok"]
+    assert "DASK_SCHEDULER_ADDRESS" not in os.environ
     said = capsys.readouterr().err
     assert said.index("5 runs computed in") < said.index("ldawa/fig5")
     (executed,) = tmp_path.rglob("fig5_*.ipynb")
@@ -229,7 +246,7 @@ def test_the_runs_of_all_notebooks_are_computed_before_the_first_is_executed(fol
     assert "runs, stored already" in text
     assert "computed in" not in text
     monkeypatch.setattr("fssl_core.experiments.asked.run_all", Mock(side_effect=RuntimeError("out of luck")))
-    assert execute(["index"], folder=tmp_path)["status"].tolist() == ["ok"]
+    assert execute(["index"], folder=tmp_path, cluster=scheduler)["status"].tolist() == ["ok"]
     assert "fssl: RuntimeError: out of luck. The notebooks follow" in capsys.readouterr().err
 
 
