@@ -28,6 +28,7 @@ from fssl_core.claims.rules import (
 from fssl_core.costs.modular import ROUNDS, SETUPS, client_sizes, client_traffic, epoch_macs, memory_bytes
 from fssl_core.costs.modular_cells import ALPHA, BETA, GAMMA, resource_table
 from fssl_core.models.twin_norm import TwinNorm
+from fssl_core.papers.names import printed_name
 from fssl_core.papers.reference import paper_table, paper_value
 from fssl_core.random import generator
 
@@ -301,7 +302,8 @@ def best_at_01(cells: Cells) -> Outcome:
 def norm_order(cells: Cells) -> Outcome:
     """Fewer images make no model collapse less, so that a part of CIFAR-10's can tell."""
     statements = [with_each(cells, "xi", SEVERE, lambda part: ordered(part, "method", NORMS, each=["dataset", "xi"]))]
-    for dataset in {"CIFAR-10", "CIFAR-10 subset"}.intersection(cells.levels("dataset")):
+    names = [printed_name("cifar10", official) for official in (True, False)]
+    for dataset in (name for name in names if name in cells.levels("dataset")):
         part = cells.where(method=BATCH, dataset=dataset, xi=0.01)
         statements.append(within(part, part.mean(), f"{BATCH}, {dataset}, xi 0.01", high=20))
     return every(statements)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fssl_core.experiments.dry_run import Asked, asked_by, with_needed
-from fssl_core.experiments.notebooks import find_notebooks, parameters_for, resources_wanted, variables
+from fssl_core.experiments.notebooks import find_notebooks, in_environment, parameters_for, resources_wanted
 from fssl_core.experiments.store import run_all
 from fssl_core.paths import PROFILES
 from fssl_core.settings import Settings, check_choice
@@ -50,7 +50,7 @@ def compute(
         settings = with_needed(settings for one in by_notebook.values() for settings in one.settings)
         later = {id: one.unknown for id, one in by_notebook.items() if one.unknown}
         if settings.keys() != computed:
-            with variables(resources_wanted(profile)):
+            with in_environment(resources_wanted(profile)):
                 run_all([*settings.values()])
         if not later or settings.keys() == computed:
             return settings, later

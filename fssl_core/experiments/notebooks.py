@@ -254,7 +254,7 @@ def execute(
         values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
         tasks.append(Task(notebook, parameters_for(notebook, values), target))
-    with variables({"DASK_SCHEDULER_ADDRESS": cluster, **resources_wanted(profile)} if cluster else {}):
+    with in_environment({"DASK_SCHEDULER_ADDRESS": cluster, **resources_wanted(profile)} if cluster else {}):
         if cluster:
             _compute_on(cluster, ids, profile, parameters)
         rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
@@ -281,7 +281,7 @@ def _compute_on(address: str, ids: Sequence[str], profile: str, parameters: Mapp
 
 
 @contextmanager
-def variables(values: Mapping[str, str]) -> Iterator[None]:
+def in_environment(values: Mapping[str, str]) -> Iterator[None]:
     """These environment variables inside the block, for what reads them here and for processes that it starts."""
     before = {name: os.environ.pop(name) for name in values if name in os.environ}
     os.environ.update(values)

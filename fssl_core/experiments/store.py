@@ -585,6 +585,7 @@ def _varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def read_table(folder: Path, name: str) -> pd.DataFrame:
+    """A table of the run in a folder; see :meth:`Run.table`."""
     try:
         content = read_file(folder, f"{name}.csv")
         if content == b"\n":  # a table without columns, of which there is nothing to tell
