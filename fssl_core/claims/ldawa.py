@@ -7,7 +7,7 @@ import pandas as pd
 from fssl_core.claims.accuracies import table_claims
 from fssl_core.claims.estimation import Cells, NotRun, Quantity
 from fssl_core.claims.judge import claim
-from fssl_core.claims.rules import Outcome, across, agreed, ahead, best, every, fact, with_each, within
+from fssl_core.claims.rules import Outcome, across, agreed, ahead, best, doubted, every, fact, with_each, within
 from fssl_core.papers.reference import paper_table
 
 BASELINES = ["FedAvg", "Loss", "FedU", "EUC"]
@@ -293,9 +293,16 @@ def wider_basin(results: pd.DataFrame) -> Outcome:
 
 @claim("ldawa-fig2-shorter-path-simclr")
 def shorter_path(results: pd.DataFrame) -> Outcome:
-    """In the plane that the paper draws, and between all parameters: a plane leaves most of a path out."""
+    """In the plane that the paper draws, and between all parameters: a plane leaves most of a path out.
+
+    A path bends more as a run goes on. One that is shorter and ends at a higher loss may be a part of the other.
+    """
     of_path = {"path_ratio": "path / distance in the plane", "full_path_ratio": "path / distance"}
-    return agreed(_less(results, "SimCLR", value, unit) for value, unit in of_path.items())
+    shorter = agreed(_less(results, "SimCLR", value, unit) for value, unit in of_path.items())
+    lower = _less(results, "SimCLR", "final_loss", "loss")
+    if {shorter.answer(), lower.answer()} == {True, False}:
+        return doubted(shorter, "the shorter path ends at a higher loss, so that it may only be less of the way")
+    return shorter
 
 
 @claim("ldawa-fig2-less-oscillation-barlow")

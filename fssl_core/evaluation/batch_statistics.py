@@ -6,7 +6,7 @@ whose statistics are those of images.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from fssl_core.data.datasets import ImageSet
 from fssl_core.random import generator
 
 
-@torch.no_grad()
 def with_statistics_of(
     model: nn.Module, data: ImageSet, normalise: Callable[[Tensor, torch.dtype], Tensor], *, batch: int = 500
 ) -> nn.Module:
@@ -30,20 +29,25 @@ def with_statistics_of(
         batch: images per forward pass, at least 2; the last one takes what is left, and counts by its size. If that is
             one image, all take nearly as many.
     """
-    images = data.images
+    images, dtype = data.images, next(model.parameters()).dtype
     if (data.labels.diff() >= 0).all():
         mixed = torch.randperm(len(images), generator=generator(0, "batch statistics"))
         images = images[mixed.to(images.device)]
-    seen = 0
-    model = copy.deepcopy(model).eval()  # twin norm would take images for pairs
-    norms = [layer.train() for layer in model.modules() if isinstance(layer, _BatchNorm)]
-    dtype = next(model.parameters()).dtype
     parts = images.split(batch)
     if len(parts) > 1 and len(parts[-1]) == 1:  # batch norm has no variance of one value
         parts = images.tensor_split(len(parts))
-    for part in parts:
-        seen += len(part)
+    return with_statistics_over(model, (normalise(part, dtype) for part in parts))
+
+
+@torch.no_grad()
+def with_statistics_over(model: nn.Module, batches: Iterable[Tensor]) -> nn.Module:
+    """The same of batches that the model takes as they are, ``[B, ...]`` each; one counts by its size."""
+    seen = 0
+    model = copy.deepcopy(model).eval()  # twin norm would take images for pairs
+    norms = [layer.train() for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    for batch in batches:
+        seen += len(batch)
         for layer in norms:
-            layer.momentum = len(part) / seen  # the first batch replaces what was there
-        model(normalise(part, dtype))
+            layer.momentum = len(batch) / seen  # the first batch replaces what was there
+        model(batch)
     return model.eval()

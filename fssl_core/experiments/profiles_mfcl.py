@@ -19,6 +19,7 @@ from fssl_core.training.split_mix import SplitMixSettings
 
 MFCL_METHODS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # by name: the clients' norm, phases 1 and 2
     "MFCL(BN)": ("batch", {}, {}),
+    "MFCL(BN), own statistics": ("batch", {}, {"statistics": "own"}),  # as in the first author's public code
     "MFCL(GN)": ("group", {}, {}),
     "MFCL(TN)": ("twin", {}, {}),
     # Readings of twin norm (fssl_core/models/twin_norm.py), of which the paper names none.

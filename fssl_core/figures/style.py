@@ -88,6 +88,7 @@ METHODS: dict[str, MethodStyle] = {
     "MFCL(TN)": MethodStyle("#a89c00", (6, 0, 15), "-"),
     "MFCL(TN), views apart": MethodStyle("#d6cf6a", (5, 0, 36), "--"),
     "MFCL(BN)": MethodStyle("#492a49", (7, 1, 0), "--"),
+    "MFCL(BN), own statistics": MethodStyle("#a58fa5", (7, 0, 26), ":"),
     "MFCL(GN)": MethodStyle("#0a3aa8", (9, 1, 0), "-."),
     "Orchestra": MethodStyle("#c8b879", (3, 1, 45), ":"),
     "FeatARC": MethodStyle("#493a2a", (5, 1, 18), (0, (3, 1, 1, 1))),
@@ -107,6 +108,7 @@ OTHERS = (
 )
 NORMALISATIONS = {  # whatever the federation, the style that MFCL has with this normalisation
     "BN": METHODS["MFCL(BN)"],
+    "BN, own statistics": METHODS["MFCL(BN), own statistics"],
     "GN": METHODS["MFCL(GN)"],
     "GN, groups of TN": OTHERS[0],
     "TN": METHODS["MFCL(TN)"],

@@ -11,7 +11,8 @@ Motamedi and Kim, "Modular Federated Contrastive Learning with Twin Normalizatio
 
 Values are those of Table 12, and for what it leaves open ``papers/data/mfcl_settings.yaml``. Our choices: an
 epoch of phase 2 shows each image once, in the pair whose turn it is, as SimCLR counts epochs; Adam starts afresh in
-each client's round; a client module that has batch norm uses its running statistics in phase 2. As in the paper's
+each client's round; a client module that has batch norm uses its running statistics in phase 2, which are averaged
+with the parameters (``statistics="own"``: each client's own, as in the first author's public code). As in the paper's
 traffic (Eq. 5), the rServer module that is sent to the clients at the end is not counted.
 """
 
@@ -25,6 +26,8 @@ from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset, Pixels
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.features import extract
+from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import CUTS, GlobalPool, client_module, decoder, joined, remaining_backbone
 from fssl_core.models.client_module import LARGEST_CUT
@@ -33,7 +36,7 @@ from fssl_core.objectives import Objective, SelfSupervisedModel
 from fssl_core.objectives.reconstruction import Autoencoder, Reconstruction
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.random import generator
-from fssl_core.settings import Count, Range, Share, Temperature, Whole, check_choice, check_range
+from fssl_core.settings import Count, Range, Share, Temperature, Whole, added, check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.lars import LARS
 from fssl_core.training.representations import Representations
@@ -141,6 +144,7 @@ class ModularSettings(TrainingSettings):
     pairs: Count = 8  # rho: pairs of views of each image (Section 5.4)
     missing: Share = 0.0  # delta: share of clients from which nothing arrives (Figure 8)
     twins: bool = True  # twin norm sees both views of a pair together; False: each alone, as it sees a test image
+    statistics: str = added("averaged", before="averaged")  # of the client modules' batch norm; "own": each has its own
     datamix: Count = 1  # examples in each mixture that a client sends (fssl_core.privacy.datamix); 1: none is mixed
     # model at the rServer
     norm: str = "batch"
@@ -166,6 +170,7 @@ class ModularSettings(TrainingSettings):
     def check(self) -> None:
         super().check()
         check_choice("norm", self.norm, ("batch", "group"))
+        check_choice("statistics", self.statistics, ("averaged", *(["own"] if self.phase1.norm == "batch" else [])))
         if (self.precision == "float64") != (self.phase1.precision == "float64"):
             raise SettingError("precision", self.precision, "float64 in both phases or in none")
         if self.projector is not None and (not self.projector or min(self.projector) < 1):
@@ -211,11 +216,31 @@ class ModularSettings(TrainingSettings):
         return model
 
     def accuracies(self, model: SelfSupervisedModel, data: Dataset) -> dict[str, float]:
-        """That of the paper's linear evaluation; and ``features_probe_accuracy``, before the projection layers."""
+        """That of the paper's linear evaluation; and ``features_probe_accuracy``, before the projection layers.
+
+        Where each client has statistics of its own there are as many networks as clients. One classifier is trained on
+        what each makes of its own images, and tested on what each makes of the test set: the mean over clients.
+        """
         if not data.labelled or not self.probe_epochs:
             return {}
-        parts = {"linear_probe_accuracy": self.compared(model), "features_probe_accuracy": self.backbone(model)}
-        return {name: self.probe(part, data) for name, part in parts.items()}
+        if self.statistics == "averaged":
+            parts = {"linear_probe_accuracy": self.compared(model), "features_probe_accuracy": self.backbone(model)}
+            return {name: self.probe(part, data) for name, part in parts.items()}
+        (first, *rest), pool = model.encoder
+        sent = Representations(self, data, first)
+        parts = {"linear_probe_accuracy": [pool, model.projector], "features_probe_accuracy": [pool]}
+        return {name: self._probe_of_each(nn.Sequential(*rest, *part), sent, data) for name, part in parts.items()}
+
+    def _probe_of_each(self, server: nn.Module, sent: Representations, data: Dataset) -> float:
+        whole = {client: nn.Sequential(module, server) for client, module in sent.modules.items()}
+        train, test = data.train, data.test
+        with self.autocast(train.images.device):
+            own = [(whole[client], sent.images[places]) for client, places in sent.positions.items()]
+            learned = [extract(network, train.images[images], data.normalise) for network, images in own]
+            asked = [extract(network, test.images, data.normalise) for network in whole.values()]
+            labels = train.labels[sent.images], test.labels.repeat(len(whole))
+            options = {"classes": len(data.classes), "epochs": self.probe_epochs, "seed": self.seed}
+            return linear_probe(torch.cat(learned), labels[0], torch.cat(asked), labels[1], **options).accuracy
 
 
 class ModularTrainer(Trainer):

@@ -8,11 +8,15 @@ A representation is a function of the settings and of the client's own images. W
 into ``HELD_BYTES`` (those of CIFAR-10 have 210 GB), the simulation computes those of a batch when the batch is made.
 The bits are the same.
 
+Two readings of batch norm. Its running statistics are averaged with the parameters, or each client has its own: the
+first author's public code averages what is trained, and they are not.
+
 Two readings of "the two views of an image". In training, twin norm normalises both together, and so it does here unless
 ``twins`` is False. Group by group, the two views then have a common mean of zero: what one view is above it, the other
 one is below. A contrastive loss can tell pairs by that, and an image that is classified later has no twin.
 """
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -22,6 +26,7 @@ from torch import Tensor, nn
 
 from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
+from fssl_core.evaluation.batch_statistics import with_statistics_over
 from fssl_core.models import paired
 from fssl_core.privacy.datamix import mixing_coefficients
 from fssl_core.random import generator
@@ -41,6 +46,7 @@ class Representations:
         client_module: as phase 1 left it; it is frozen.
 
     Attributes:
+        modules: by client, the client module that it has; one for all, or with statistics of its own.
         images: numbers of the images of all clients whose representations arrive, client by client, ``[N]``. A batch
             is made of positions in this row.
         positions: by client, where its own images stand in ``images``.
@@ -54,7 +60,6 @@ class Representations:
     def __init__(self, settings: "ModularSettings", data: Dataset, client_module: nn.Module) -> None:
         first = settings.phase1
         self.settings, self.data = settings, data
-        self.module = client_module.eval().requires_grad_(False)
         self.client_batch = first.batch  # images in a call of the module: always so many, or bits might differ
         self.augment = augmentation(first.augmentation, data.image_size)
         self.augment_second = augmentation(second_view(first.augmentation), data.image_size)
@@ -63,6 +68,11 @@ class Representations:
         self.images = torch.cat([parts[client] for client in received]).to(data.train.images.device)
         runs = torch.arange(len(self.images)).split([len(parts[client]) for client in received])
         self.positions = dict(zip(received, runs, strict=True))
+        self._owner = torch.cat([torch.full((len(own),), client) for client, own in self.positions.items()])
+        module = client_module.eval().requires_grad_(False)
+        self.modules = dict.fromkeys(received, module)
+        if settings.statistics == "own":
+            self.modules = {client: with_statistics_over(module, self._inputs(client)) for client in received}
         self._latest = -1  # the pair whose draws and mixtures are at hand
         batch = self._sent(torch.tensor([0]), 0)
         self.shape = tuple(batch.shape[2:])
@@ -106,15 +116,34 @@ class Representations:
 
     def _represent(self, positions: Tensor, draws: Tensor) -> Tensor:
         """The client module's maps of both views, ``[B, 2, c, h, w]``; draws are ``[B, 2, numbers]``."""
+        if len(set(self.modules.values())) == 1:
+            return self._maps(next(iter(self.modules.values())), positions, draws)
+        owner, order, done = self._owner[positions], [], []
+        for client in owner.unique().tolist():
+            own = (owner == client).nonzero().flatten()
+            order.append(own)
+            done.append(self._maps(self.modules[client], positions[own], draws[own]))
+        return torch.cat(done)[torch.cat(order).argsort().to(self.images.device)]
+
+    def _maps(self, module: nn.Module, positions: Tensor, draws: Tensor) -> Tensor:
         done = []
         for batch, numbers in zip(positions.split(self.client_batch), draws.split(self.client_batch), strict=True):
             filled = torch.arange(self.client_batch).clamp(max=len(batch) - 1)  # up to the last, which is repeated
-            pixels = self.data.train.images[self.images[batch[filled].to(self.images.device)]]
-            views = self.views(pixels, numbers[filled])
-            with paired(self.module) if self.settings.twins else nullcontext():
-                maps = self.module(self.data.normalise(views, self.settings.dtype).flatten(0, 1))  # [2K, c, h, w]
+            with paired(module) if self.settings.twins else nullcontext():
+                maps = module(self._input(batch[filled], numbers[filled]))  # [2K, c, h, w]
             done.append(maps.unflatten(0, (2, -1)).transpose(0, 1)[: len(batch)])
         return torch.cat(done)
+
+    def _inputs(self, client: int) -> Iterator[Tensor]:
+        """A client's images in the first pair of views, a batch at a time, as the client module takes them."""
+        draws = self.draws(client, 0).split(self.client_batch)
+        for batch, numbers in zip(self.positions[client].split(self.client_batch), draws, strict=True):
+            yield self._input(batch, numbers)
+
+    def _input(self, positions: Tensor, draws: Tensor) -> Tensor:
+        """Both views of images at ``positions`` ``[B]``, as the client module takes them, ``[2B, C, H, W]``."""
+        pixels = self.data.train.images[self.images[positions.to(self.images.device)]]
+        return self.data.normalise(self.views(pixels, draws), self.settings.dtype).flatten(0, 1)
 
     def views(self, pixels: Tensor, draws: Tensor) -> Tensor:
         """Of uint8 images ``[B, C, H, W]`` and draws ``[B, 2, numbers]``, both views ``[2, B, C, H, W]`` in [0, 1]."""

@@ -260,7 +260,8 @@ def of_runs(values: dict[tuple[str, str], float], column: str, seeds: int = 3, a
 )
 def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_method, fedavg, better, worse):
     def results(ldawa: float, **more) -> pd.DataFrame:
-        return of_runs({("FedAvg", ssl_method): fedavg, ("L-DAWA", ssl_method): ldawa}, column, **more)
+        rows = of_runs({("FedAvg", ssl_method): fedavg, ("L-DAWA", ssl_method): ldawa}, column, **more)
+        return rows.assign(final_loss=rows[column] % 0.01)  # noise
 
     assert answer(name, results(better)) == "reproduced"
     assert answer(name, results(worse)) == "contradicted"
@@ -272,8 +273,21 @@ def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_m
 def test_a_path_is_shorter_where_it_is_in_the_plane_and_as_a_whole():
     name = "fig2-shorter-path-simclr"
     rows = of_runs({("FedAvg", "SimCLR"): 1.5, ("L-DAWA", "SimCLR"): 1.2}, "path_ratio")
+    rows["final_loss"] = rows["path_ratio"] % 0.01  # noise
     assert answer(name, rows) == "reproduced"
     assert answer(name, rows.assign(full_path_ratio=3 - rows["path_ratio"])) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("ldawa", "loss", "expected"),
+    [(1.2, 2.0, "inconclusive"), (1.2, -2.0, "reproduced"), (1.8, 2.0, "contradicted"), (1.8, -2.0, "inconclusive")],
+)
+def test_a_shorter_path_that_ends_at_a_higher_loss_may_be_less_of_the_way(ldawa, loss, expected):
+    """``loss``: by how much that of L-DAWA is higher."""
+    rows = of_runs({("FedAvg", "SimCLR"): 1.5, ("L-DAWA", "SimCLR"): ldawa}, "path_ratio")
+    rows["full_path_ratio"] = rows["path_ratio"]
+    rows["final_loss"] = 5 + loss * (rows["method"] == "L-DAWA") + 0.01 * rows["seed"]
+    assert answer("fig2-shorter-path-simclr", rows) == expected
 
 
 def curves(

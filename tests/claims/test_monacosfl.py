@@ -69,11 +69,11 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
         by_cut({1: 0.7, 11: 0.48}, {1: 0.7, 11: 0.62}),
         by_cut({1: 0.7, 11: 0.48}, {1: 0.7, 11: 0.56}),
     ),
-    "fig4-depth-hurts-mocosfl": (sizes(0.48), sizes(0.52)),  # 0.2 is a third of what training adds at cut 1
-    "fig4-unreliable-beyond-7": (reliable(0.47), reliable(0.52)),
+    "fig4-depth-hurts-mocosfl": (sizes(0.48), sizes(0.62)),  # 0.2 is a third of what training adds at cut 1
+    "fig4-unreliable-beyond-7": (reliable(0.47), reliable(0.62)),
     "fig6-both-decline": (slopes(-0.01, -0.004), slopes(-0.01, -0.008)),
     "fig6-gap-11-13": (gaps(0.32, [11, 13], "resnet18"), gaps(0.28, [11, 13], "resnet18")),
-    "fig6-monacosfl-holds": (by_cut({}, {1: 0.7, 9: 0.65, 17: 0.52}), by_cut({}, {1: 0.7, 9: 0.65, 17: 0.48})),
+    "fig6-monacosfl-holds": (by_cut({}, {1: 0.7, 9: 0.65, 17: 0.62}), by_cut({}, {1: 0.7, 9: 0.65, 17: 0.48})),
     "abs-state-of-the-art": (
         by_cut({1: 0.6, 11: 0.5}, {1: 0.7, 11: 0.62}),
         by_cut({1: 0.7, 11: 0.5}, {1: 0.7, 11: 0.62}),
@@ -161,9 +161,22 @@ def test_a_lead_that_all_cuts_have_is_not_of_the_last_ones():
 
 
 def test_what_is_much_is_a_share_of_what_training_adds():
-    """The same points lost are a third of little, and less of much."""
-    assert verdict("fig4-depth-hurts-mocosfl", runs(sizes(0.58), untrained=0.5)).ours == "reproduced"
-    assert verdict("fig4-depth-hurts-mocosfl", runs(sizes(0.58), untrained=0.1)).ours == "contradicted"
+    """The same points lost are a third of little, and less than a sixth of much."""
+    assert verdict("fig4-depth-hurts-mocosfl", runs(sizes(0.62), untrained=0.5)).ours == "reproduced"
+    assert verdict("fig4-depth-hurts-mocosfl", runs(sizes(0.62), untrained=0.1)).ours == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("id", "cells"),
+    [
+        ("fig4-depth-hurts-mocosfl", sizes(0.55)),
+        ("fig4-unreliable-beyond-7", reliable(0.55)),
+        ("fig6-monacosfl-holds", by_cut({}, {1: 0.7, 9: 0.65, 17: 0.55})),
+    ],
+)
+def test_between_little_and_much_nothing_is_decided(id, cells):
+    """A quarter of what training adds is lost: no number of the paper says whether that is much."""
+    assert verdict(id, runs(cells)).ours == "inconclusive"
 
 
 def test_iid_controls_do_not_count():
@@ -198,7 +211,7 @@ FIG9 = {
     "fig9-equal-before-first-sync": (steps(6, 6, 1), steps(6, 6, 1, early=0.1)),
     "fig9-misalignment": (steps(6, 6, 1), steps(4, 6, 1)),
     "fig9-order-of-magnitude": (steps(6, 6, 1), steps(6, 4, 1)),
-    "fig9-monacosfl-flat": (steps(6, 6, 1.05), steps(6, 6, 0.8)),
+    "fig9-monacosfl-flat": (steps(6, 6, 1.05), steps(6, 6, 1.2)),
 }
 
 
@@ -291,6 +304,10 @@ def test_the_stated_images_between_syncs():
 
 def test_every_claim_is_tested_here():
     assert set(CLAIMS) == {*TRAINED, *FIG9, *EXACT, "sec51-images-between-syncs"}
+
+
+def test_pairs_that_a_sync_brings_closer_are_no_contradiction():
+    assert verdict("fig9-monacosfl-flat", steps(6, 6, 0.5)).ours == "reproduced"
 
 
 def test_changes_up_and_down_do_not_cancel():

@@ -11,6 +11,7 @@ from fssl_core.costs.modular import phase1_bytes, phase2_bytes
 from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Pixels
 from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.experiments import run
 from fssl_core.models import joined, paired
@@ -200,10 +201,14 @@ def test_a_representation_is_that_of_the_trained_module_of_two_views_one_image_a
     assert place == len(ours.images) == 48
 
 
-@pytest.mark.parametrize(("precision", "datamix"), [("float32", 1), ("float32", 2), ("float64", 1)])
-def test_held_or_computed_again_representations_are_the_same_bits(precision, datamix, monkeypatch):
-    first = phase1(precision=precision)
-    settings = phase2(first, precision=precision, datamix=datamix, pairs_per_epoch=2, epochs=2)
+@pytest.mark.parametrize(
+    ("precision", "datamix", "statistics"),
+    [("float32", 1, "averaged"), ("float32", 2, "averaged"), ("float64", 1, "averaged"), ("float32", 2, "own")],
+)
+def test_held_or_computed_again_representations_are_the_same_bits(precision, datamix, statistics, monkeypatch):
+    first = phase1(precision=precision, norm="batch" if statistics == "own" else "twin")
+    sent = {"datamix": datamix, "statistics": statistics}
+    settings = phase2(first, precision=precision, pairs_per_epoch=2, epochs=2, **sent)
     held = trainer(settings)
     monkeypatch.setattr(representations, "HELD_BYTES", 0)
     again = trainer(settings)
@@ -214,6 +219,58 @@ def test_held_or_computed_again_representations_are_the_same_bits(precision, dat
     assert_same_model(held, again)
     assert held.metrics == again.metrics
     assert torch.equal(torch.stack(held.ledger.epochs), torch.stack(again.ledger.epochs))
+
+
+def test_with_statistics_of_their_own_clients_centre_their_own_images():
+    """Each client's maps before scale, shift and ReLU have a mean of 0 and a variance of 1 in its own batches."""
+    first, data = phase1(norm="batch", cut=1, batch=48), pixels()  # each client's images are one batch
+    module = first.build_model(data).client_module
+    norm = next(layer for layer in module.modules() if isinstance(layer, torch.nn.BatchNorm2d))
+    norm.bias.data.fill_(10.0)  # so that ReLU takes nothing away
+    own, averaged = (
+        ModularTrainer(phase2(first, statistics=name), data, module).representations for name in ("own", "averaged")
+    )
+    for places in own.positions.values():
+        maps = own.batch(places, 0).flatten(0, 1)
+        torch.testing.assert_close(maps.mean((0, 2, 3)), torch.full((8,), 10.0).double(), rtol=0, atol=1e-4)
+        torch.testing.assert_close(maps.var((0, 2, 3)), torch.ones(8).double(), rtol=0.02, atol=0)
+        before = averaged.batch(places, 0).flatten(0, 1)  # by means of 0 and variances of 1, as nothing was trained
+        expected = (before - before.mean((0, 2, 3), keepdim=True)) / before.std((0, 2, 3), keepdim=True) + 10
+        torch.testing.assert_close(maps, expected, rtol=0, atol=0.05)  # batch norm adds to the variance
+
+
+def test_with_statistics_of_their_own_every_client_is_asked_about_the_test_set():
+    settings = phase2(phase1(norm="batch"), statistics="own", epochs=1)
+    ours, data = trainer(settings), pixels()
+    ours.train(lambda *_, **__: None)
+    model = ours.global_model().eval()
+    sent, server = ours.representations, ours.server.eval()
+    features = {client: torch.nn.Sequential(module, server) for client, module in sent.modules.items()}
+    own = [
+        features[client](data.normalise(data.train.images[sent.images[places]], torch.float64))
+        for client, places in sent.positions.items()
+    ]
+    accuracies = [
+        linear_probe(
+            torch.cat(own),
+            data.train.labels[sent.images],
+            one(data.normalise(data.test.images, torch.float64)),
+            data.test.labels,
+            classes=4,
+            epochs=2,
+        ).accuracy
+        for one in features.values()
+    ]
+    assert len(accuracies) == 4
+    found = settings.accuracies(model, data)
+    assert found["linear_probe_accuracy"] == pytest.approx(sum(accuracies) / 4)
+    averaged = settings.changed(statistics="averaged").accuracies(model, data)
+    assert set(averaged) == set(found)
+
+
+def test_runs_from_before_statistics_could_be_chosen_keep_their_name():
+    assert "statistics" not in phase2().identity()
+    assert phase2(phase1(norm="batch"), statistics="own").key != phase2(phase1(norm="batch")).key
 
 
 def test_alone_a_view_is_represented_as_a_test_image_is():
@@ -470,6 +527,7 @@ def test_the_model_for_deployment_is_both_modules():
         (lambda: phase2(phase1(), pairs_per_epoch=4), "pairs_per_epoch=4 .*from 1 to 3"),
         (lambda: phase2(phase1(), norm="twin"), "norm='twin' .*one of batch, group"),
         (lambda: phase2(phase1(), batch=1), "batch=1 .*at least 2"),
+        (lambda: phase2(phase1(), statistics="own"), "statistics='own' .*one of averaged"),
         (lambda: phase2(phase1(), warmup_epochs=4), "warmup_epochs=4 .*from 0 to 3"),
         (lambda: phase2(phase1(), projector=()), r"projector=\(\) .*one width"),
         (lambda: phase2(phase1(), precision="float32"), "precision='float32' .*float64 in both phases or in none"),
