@@ -21,7 +21,7 @@ def numbers():
     formula = ours[ours.rule.notna()].set_index("cut_layer")
     eight, four = ((formula.activation_bytes * bits / 32 + formula.sync_bytes) / MIB for bits in (8, 4))
     often = traffic(10, True)
-    _, loses, _ = comparisons("monacosfl-fig1-accuracy-gap-at-optimum", profile="workstation")
+    _, loses, *_ = comparisons("monacosfl-fig1-accuracy-gap-at-optimum", profile="workstation")
     runs = record("monacosfl/fig1", "workstation")
     untrained, runs = 100 * runs.untrained.mean(), runs.groupby(["method", "cut_layer"])
     real, probe = runs.bytes_per_client_epoch.mean() / MIB, 100 * runs.linear_probe_accuracy.mean()

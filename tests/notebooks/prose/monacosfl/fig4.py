@@ -12,7 +12,7 @@ def numbers():
     real = record("monacosfl/fig4", "workstation")
     untrained, real = 100 * real.untrained.mean(), real.groupby("cut_layer")
     probe, named = (100 * real[name].mean() for name in ("linear_probe_accuracy", "identifiability"))
-    (lost,) = comparisons("monacosfl-fig4-unreliable-beyond-7", profile="workstation")
+    lost, _ = comparisons("monacosfl-fig4-unreliable-beyond-7", profile="workstation")
     return {
         "42.7 % at cut 1, 36.2 at cut 7 and 34.1 at cut 9": [*probe.loc[:9]],
         "between 31.4 and 32.3": (probe.loc[11:].min(), probe.loc[11:].max()),
