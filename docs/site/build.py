@@ -51,9 +51,18 @@ def write_source(folder: Path, ids: Sequence[str] = (), package: str = PACKAGE) 
 
 
 def build(source: Path, target: Path, jobs: int = 2) -> int:
-    """Make the pages; a warning, such as a link that leads nowhere, is an error. Returns Sphinx's exit status."""
-    options = ["-q", "-W", "--keep-going", "-j", str(jobs), "-d", str(target.with_name(f"{target.name}-cache"))]
-    return sphinx([*options, str(source), str(target)])
+    """Make the pages; a warning, such as a link that leads nowhere, is an error. Returns Sphinx's exit status.
+
+    What Sphinx remembers of a build that was interrupted is not what it wrote: all is made again after one.
+    """
+    cache = target.with_name(f"{target.name}-cache")
+    whole = cache / "whole"
+    options = ["-q", "-W", "--keep-going", "-j", str(jobs), "-d", str(cache), *([] if whole.exists() else ["-E", "-a"])]
+    whole.unlink(missing_ok=True)
+    status = sphinx([*options, str(source), str(target)])
+    if not status:
+        whole.touch()
+    return status
 
 
 if __name__ == "__main__":

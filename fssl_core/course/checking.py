@@ -14,7 +14,7 @@ from typing import Any
 
 from fssl_core import settings
 from fssl_core.course.exercise import Exercise, Prediction, Wrong, as_number, find_exercise, unanswered
-from fssl_core.errors import SettingError
+from fssl_core.errors import Interrupted, SettingError
 from fssl_core.notices import in_kernel
 from fssl_core.papers.records import recorded_results
 from fssl_core.random import generator
@@ -178,18 +178,24 @@ class _Watched:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         try:
             given = self.function(*copy.deepcopy(arguments), **copy.deepcopy(named))
+        except KeyboardInterrupt as stopped:  # by the student, who waits for a loop that does not end
+            raise Interrupted(_error_text(stopped, self.function, "Interrupted")) from None
         except Exception as error:
             raise _StudentsError(_error_text(error, self.function)) from error
-        if given is None:
-            raise _Unanswered("Your function returned None: it has no `return`, or what it returns is None.")
+        if given is None:  # the cell of an exercise returns `...` before anybody has filled it in
+            raise Wrong(
+                "none",
+                "your function returned None: nothing is returned, or something that is None, as the grad "
+                "of a tensor is that asks for no gradient.",
+            )
         if unanswered(given):
             raise _Unanswered
         return given
 
 
-def _error_text(error: Exception, function: Callable) -> str:
+def _error_text(error: BaseException, function: Callable, what: str = "") -> str:
     """Kind and message of an error, and the last line of the student's own code that led to it."""
-    text = f"Your code raises {type(error).__name__}: {_one_line(error)}"
+    text = what or f"Your code raises {type(error).__name__}: {_one_line(error)}"
     space = getattr(function, "__globals__", None)
     own = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if frame.f_globals is space]
     if not own:
@@ -199,7 +205,7 @@ def _error_text(error: Exception, function: Callable) -> str:
     return f"{text}, in line {number}" + (f": {code}" if code else ".")
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 

@@ -40,6 +40,7 @@ COMMON = {  # hints that every exercise has
     "type": "the answer is of another kind than it should be.",
     "other": "the result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
     "error": "your code raises an error.",
+    "none": "your function returned None.",
     "untested": "the answer could not be tested.",
 }
 PREDICTED = {"unit": "this looks like a fraction or a percentage in the other's place."}  # and that predictions have
@@ -187,6 +188,8 @@ def compare(given: Any, right: Any, *, tolerance: float = 1e-4, **mistakes: Any)
     for hint, mistake in mistakes.items():
         if _equal(given, torch.as_tensor(mistake), tolerance):
             raise Wrong(hint)
+    if given.is_floating_point() and right.isfinite().all() and (lost := int((~given.isfinite()).sum())):
+        raise Wrong("type", f"the answer is not a finite number, but nan or inf, in {lost} of {given.numel()} places.")
     raise Wrong("other")
 
 
@@ -203,7 +206,10 @@ def as_number(given: Any) -> float:
     if isinstance(given, Tensor | np.ndarray) and len(given.reshape(-1)) == 1:
         given = given.item()
     if isinstance(given, str):
-        raise Wrong("type", f"expected a number, got the text {given!r}: write the number alone, without its unit.")
+        how = "without quotes" if _is_number(given) else "alone, without its unit"
+        raise Wrong("type", f"expected a number, got the text {given!r}: write the number {how}.")
+    if isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, int) for part in given):
+        raise Wrong("type", f"expected a number, got two: write {given[0]}.{given[1]}, with a point.")
     if isinstance(given, bool) or not isinstance(given, Real):
         raise Wrong("type", f"expected a number, got {type(given).__name__}.")
     if not math.isfinite(given):
@@ -220,6 +226,14 @@ def parts(given: Any, count: int, hint: str) -> list:
     if len(found) != count:
         raise Wrong(hint)
     return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def unanswered(answer: Any) -> bool:

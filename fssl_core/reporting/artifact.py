@@ -58,6 +58,8 @@ class Artifact:
         check_choice("profile", profile, PROFILES)
         self.id, self.profile, self.key, self.name = id, profile, key, name
         self.changed = dict(changed or {})
+        self._now: Mapping[str, Any] = {}  # what the parameters are now, where they can change
+        self._taken: dict[str, Any] = {}  # what they were
         self._created = time.perf_counter()
         self._saved: dict[str, Any] = {}  # the JSON file as it stands
         self._beside: list[dict[str, Any]] = []  # rows of the tables beside the paper
@@ -76,7 +78,21 @@ class Artifact:
         """
         defaults = stored_parameters(id)
         values = take_parameters(id, namespace, defaults)
-        return cls(id, values["profile"], changed_parameters(values, defaults or values))
+        artifact = cls(id, values["profile"], changed_parameters(values, defaults or values))
+        artifact._now = namespace
+        artifact._taken = {
+            name: values[name] for name in ("profile", "overrides") if name in values
+        }  # no cell fills them
+        return artifact
+
+    def _check_current(self) -> None:
+        """What a notebook shows and saves would go by a name that is no longer its own."""
+        for name, taken in self._taken.items():
+            if (now := self._now.get(name, taken)) != taken:
+                expected = (
+                    f"{taken!r}, as it was when this notebook was set up: run the cell below *Set-up* again, and all"
+                )
+                raise SettingError(name, now, f"{expected} below it")
 
     @property
     def paper(self) -> Paper:
@@ -90,6 +106,7 @@ class Artifact:
             data: name of the data.
             seeds: those behind every mean, or those behind each one: ``"1 to 3 seeds, see n"`` where means differ.
         """
+        self._check_current()
         parts = [f"profile {self.profile}", data]
         each = [list(group) for group in (seeds.values() if isinstance(seeds, Mapping) else [seeds])]
         numbers, every = {len(group) for group in each}, list(dict.fromkeys(seed for group in each for seed in group))
@@ -108,6 +125,7 @@ class Artifact:
         is that on its record. Where parameters were changed, the profile is marked: the verdict is about another
         experiment than its own.
         """
+        self._check_current()
         claims = table(check_claims(self.id, pd.read_csv(io.StringIO(_csv(results))), self.profile))
         return claims.assign(profile=f"{self.profile}, changed") if self.changed else claims
 
@@ -188,6 +206,7 @@ class Artifact:
             number for something that was run here, and without the columns difference and protocol where they are
             empty. What the column ours shows is kept with the record.
         """
+        self._check_current()
         names = [name for name in table if name not in ("ours", "paper", "difference", "profile")]
         rows = [{"of": _plain(row[names].to_dict()), "ours": row["ours"]} for _, row in table.astype(object).iterrows()]
         added = [row["of"] for row in rows]

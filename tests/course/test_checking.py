@@ -1,5 +1,6 @@
 """``check`` and ``predict``: one line for whatever a student writes, and never an error."""
 
+import math
 import sys
 
 import numpy as np
@@ -46,14 +47,14 @@ def guess(tmp_path, monkeypatch):
         (lambda x: x[0] - x[1], "not yet", "difference"),
         (lambda x: x * 0 + 7, "not yet", "shape"),
         (lambda x: 7.0, "not yet", "other"),
-        (lambda x: float("nan"), "not yet", "other"),
+        (lambda x: float("nan"), "not yet", "type"),
         (lambda x: "seven", "not yet", "type"),
         (lambda x: object(), "not yet", "type"),
         (lambda x: [[1], [2, 3]], "not yet", "type"),
         (lambda: 1, "not yet", "error"),
         (lambda x: 1 / 0, "not yet", "error"),
         (3.0, "not yet", "untested"),
-        (lambda x: None, "unanswered", None),
+        (lambda x: None, "not yet", "none"),
         (lambda x: ..., "unanswered", None),
         (None, "unanswered", None),
         (..., "unanswered", None),
@@ -73,7 +74,7 @@ def test_whatever_the_answer_is_there_is_one_result(answer, status, hint):
 
 
 def test_a_forgotten_return_and_a_call_in_place_of_a_function_are_named():
-    assert "no `return`" in checked(ADD, lambda x: None).text
+    assert "nothing is returned, or something that is None" in checked(ADD, lambda x: None).text
     assert checked(ADD, lambda x: ...).text == checked(ADD, None).text == ""
     assert checked(ADD, torch.tensor(3.0)).text == (
         "The answer is to be a function, and this is a Tensor: name it, do not call it."
@@ -132,12 +133,18 @@ def test_an_answer_that_changes_its_inputs_is_compared_with_the_right_ones():
     assert checked(ADD, lambda x: x.zero_().sum()).status == "not yet"
 
 
-def test_an_interrupt_goes_through():
-    def stopped(x):
-        raise KeyboardInterrupt
+def test_an_interrupt_goes_through_and_names_the_students_line():
+    space = {"__name__": "__main__"}
+    exec(compile("def own(x):\n    raise KeyboardInterrupt\n", "cell", "exec"), space)
+    with pytest.raises(KeyboardInterrupt, match=r"^Interrupted, in line 2") as stopped:
+        checked(ADD, space["own"])
+    assert len(stopped.value._render_traceback_()) == 1  # and not the frames of the check, which know the answer
 
-    with pytest.raises(KeyboardInterrupt):
-        checked(ADD, stopped)
+
+def test_what_is_not_finite_is_named():
+    bad = torch.tensor([1.0, math.nan, math.inf])
+    with pytest.raises(Wrong, match="nan or inf, in 2 of 3 places"):
+        compare(bad, torch.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -171,6 +178,8 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
     ("given", "text"),
     [
         ("30 %", "Expected a number, got the text '30 %': write the number alone, without its unit."),
+        ("30", "Expected a number, got the text '30': write the number without quotes."),
+        ((30, 5), "Expected a number, got two: write 30.5, with a point."),
         (float("nan"), "Expected a finite number, got nan."),
         (True, "Expected a number, got bool."),
     ],

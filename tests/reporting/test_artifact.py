@@ -227,6 +227,15 @@ def test_a_notebook_gives_its_parameters_and_the_artifact_knows_what_was_changed
     artifact = Artifact.of_notebook("monacosfl/fig6", namespace)
     assert (artifact.profile, artifact.changed) == ("laptop", {"seeds": [0, 1]})
     assert namespace["seeds"] == [0, 1]
+    assert artifact.subtitle(data="digits").startswith("profile laptop")
+    for changed in ({"profile": "smoke"}, {"overrides": {"epochs": 3}}):
+        before = {name: namespace[name] for name in changed}
+        namespace |= changed
+        ((name, value),) = changed.items()
+        for use in (lambda: artifact.subtitle(data="digits"), lambda: artifact.check_claims(pd.DataFrame({"x": [1]}))):
+            with pytest.raises(SettingError, match=rf"{name}={value!r} cannot be used: expected .* run the cell below"):
+                use()
+        namespace |= before
     with pytest.raises(SettingError, match=r"profile='fast' cannot be used: expected one of smoke, laptop"):
         Artifact.of_notebook("monacosfl/fig6", namespace | {"profile": "fast"})
     del namespace["overrides"]

@@ -41,6 +41,9 @@ def scratch(record) -> float:
     biased="Your spread divides by n. The mean was estimated from the same runs: divide by n - 1.",
     one_sided="Your t leaves 5 % on one side. An interval of 95 % leaves 2.5 % on each.",
     freedom="Your t has n degrees of freedom; one was spent on the mean.",
+    order="These are the two ends, the upper one first. Return the lower end first.",
+    normal_biased="Your spread divides by n, where the mean was estimated from the same runs, and you used 1.96: take "
+    "n - 1, and Student's t.",
 )
 def interval(answer, generator) -> None:
     from scipy.special import stdtrit
@@ -64,6 +67,8 @@ def interval(answer, generator) -> None:
         biased=around(t, values.std(correction=0)),
         one_sided=around(float(stdtrit(count - 1, 0.95)), deviation),
         freedom=around(float(stdtrit(count, 0.975)), deviation),
+        order=around(-t, deviation),
+        normal_biased=around(1.96, values.std(correction=0)),
     )
 
 
