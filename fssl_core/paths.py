@@ -1,7 +1,6 @@
 """Where data, runs, figures and records are kept, and the profiles that they are named after."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 PROFILES = ("smoke", "laptop", "workstation", "gpu", "paper")  # from the least to the most faithful
@@ -44,10 +43,9 @@ def cache_root() -> Path:
 
 
 def shown_path(path: Path) -> str:
-    """A path as a reader of the project writes it."""
-    with suppress(ValueError):
-        return str(path.relative_to(project_root()))
-    return str(path)
+    """A path as a reader writes it who is in the project's folder; from anywhere else it is whole."""
+    root = project_root()
+    return str(path.relative_to(root)) if path.is_relative_to(root) and Path.cwd().is_relative_to(root) else str(path)
 
 
 def _is_project(folder: Path) -> bool:

@@ -14,6 +14,7 @@ A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``do
 """
 
 import runpy
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -272,7 +273,12 @@ def add_methods(path: str | Path) -> dict[str, Method]:
     if not Path(path).is_file():
         raise FsslError(f"There is no file {path}: give the Python file that adds your method to METHODS.")
     before = dict(METHODS)
-    runpy.run_path(str(path))
+    folder = str(Path(path).absolute().parent)
+    sys.path.insert(0, folder)  # as `python FILE` has it: the file may import what is beside it
+    try:
+        runpy.run_path(str(path))
+    finally:
+        sys.path.remove(folder)
     if replaced := [name for name in _BUILT_IN if METHODS.get(name) is not _BUILT_IN[name]]:
         METHODS.update(_BUILT_IN)
         raise FsslError(f"{path} replaces {', '.join(replaced)}: give your method a name of its own.")

@@ -18,6 +18,7 @@ from fssl_core.paths import project_root, shown_path
 # Notebooks lead to other notebooks and to pictures, predictions read records, and all of them import the package.
 PARTS = ("notebooks", "figures", "fssl_core", "docs", "examples", "Makefile", "pyproject.toml", "requirements.lock")
 PARTS += ("environment.yml", "README.md", "LICENSE", "CITATION.cff")
+FOR_STUDENTS = "docs/for_students.md"  # the first page of a hand-out without the answers
 NOT_COPIED = ("__pycache__", ".*", "*.egg-info")
 SOLUTIONS = "solutions"  # the folder in notebooks/course
 SOLUTION = re.compile(r"<details>\s*<summary>Solution</summary>.*?</details>\s*", re.DOTALL)  # in a paper's notebook
@@ -65,6 +66,7 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
             else:
                 shutil.copy2(root / part, copy / part)
         if not solutions:
+            shutil.copyfile(copy / FOR_STUDENTS, copy / "README.md")
             for path in (copy / "notebooks").rglob("*.ipynb"):
                 _leave_out_solutions(path)
         os.rename(copy, folder)  # whole or not at all

@@ -340,6 +340,7 @@ AUGMENTATIONS = {
     ),
     "none": Augmentation(),
 }  # fmt: skip
+OF_THE_KIT = frozenset(AUGMENTATIONS)
 
 
 def augmentation(preset: str, size: int) -> Augmentation:

@@ -258,7 +258,10 @@ def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple
     names = (f"{train}_images", f"{train}_labels", "test_images", "test_labels", "train_labels")
     with damaged(path):
         train_images, train_labels, test_images, test_labels, all_labels = _read_npz(path, names)
-    if train_labels.ndim != 2 or train_labels.shape[1] != 1:
+    if train_labels.ndim != 2:
+        shape = [*train_labels.shape]
+        raise DataError(f"{path} has labels of shape {shape}; expected is [images, 1], a class for each image.")
+    if train_labels.shape[1] != 1:
         raise DataError(f"{path} gives an image several labels; only sets of one class per image can be used.")
     with damaged(path):
         classes = int(all_labels.max()) + 1

@@ -1,20 +1,24 @@
-"""Functions and classes of a user's own that settings name, such as an aggregation rule put into its table.
+"""Functions and classes of a user's own that settings name or consist of, such as an aggregation rule or an objective.
 
-Settings hold the name alone. So that a changed rule is not taken for the one that a stored run was computed with, the
-run keeps a digest of its code beside the settings: of its text, and of what it uses of its own module. What it imports
-from elsewhere, and the values of other objects, are not in it. Settings of one's own have a ``version`` instead.
+Settings hold names and values alone. So that a changed rule is not taken for the one that a stored run was computed
+with, the run keeps a digest of its code beside the settings: of its text, and of what it uses of its own module, values
+among them. What it imports from elsewhere, and the values of other objects, are not in it. A class of settings that
+says its own ``version`` is taken at its word.
 """
 
+import ast
 import functools
 import hashlib
 import inspect
-import io
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from fssl_core.data.augment import AUGMENTATIONS, OF_THE_KIT
 from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
 from fssl_core.federation.faults import FAULTS
 from fssl_core.models import ARCHITECTURES
@@ -26,13 +30,13 @@ REGISTRIES = {
     "fault": [FAULTS],
 }
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
-_LAYOUT = {tokenize.INDENT: "{", tokenize.DEDENT: "}", tokenize.NEWLINE: ";"}
-_NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER)
 
 
 def digests(settings: Settings) -> dict[str, str]:
     """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code."""
-    own = dict(pair for part in with_nested(settings) for pair in registered_here(part))
+    parts = [*with_nested(settings)]
+    own = dict(pair for part in parts for pair in registered_here(part))
+    own |= {kind.__name__: kind for kind in map(type, parts) if is_own(kind) and "version" not in vars(kind)}
     return {name: hashlib.sha256("\n".join(_texts(own[name], set())).encode()).hexdigest()[:16] for name in sorted(own)}
 
 
@@ -43,6 +47,9 @@ def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
         for own in (registry[name] for registry in registries if name in registry):
             if is_own(own):
                 yield name, own
+    augmentation = getattr(settings, "augmentation", None)
+    if augmentation in AUGMENTATIONS and augmentation not in OF_THE_KIT:
+        yield augmentation, AUGMENTATIONS[augmentation]
 
 
 def with_nested(settings: Settings) -> Iterator[Settings]:
@@ -75,10 +82,19 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]:
-    """Constants, and functions and classes of this module."""
+    """Constants and collections of them, arrays, and functions and classes of this module."""
     for name, value in named.items():
         if _is_plain(value):
             yield f"{name}={value!r}"
+        elif isinstance(value, Tensor | np.ndarray):
+            array = np.ascontiguousarray(value.detach().cpu().float() if isinstance(value, Tensor) else value)
+            yield f"{name}={value.dtype} {[*value.shape]} {hashlib.sha256(array.tobytes()).hexdigest()}"
+        elif isinstance(value, Mapping | list | tuple | set | frozenset) and id(value) not in seen:
+            seen.add(id(value))
+            pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+            if isinstance(value, set | frozenset):
+                pairs = ((repr(one), one) for one in sorted(value, key=repr))
+            yield from _values({f"{name}[{key!r}]": one for key, one in pairs}, module, seen)
         elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == module:
             yield from _texts(value, seen)
 
@@ -118,7 +134,6 @@ def _text(own: Any) -> str:
                 written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
         return repr(written)
     try:
-        tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
-    except (tokenize.TokenError, SyntaxError):  # a lambda in the middle of a statement
+        return ast.unparse(ast.parse(text))
+    except SyntaxError:  # a lambda in the middle of a statement
         return text
-    return " ".join(_LAYOUT.get(token.type, token.string) for token in tokens if token.type not in _NO_CODE)

@@ -65,7 +65,7 @@ from torch import Tensor
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.settings import check_choice
+from fssl_core.settings import check_choice, is_own
 
 LAYERS = ("tensor", "module")
 PIECE = 2**18  # numbers that are summed in the models' precision; float32 sums of millions are wrong by 1e-4
@@ -344,6 +344,9 @@ def weights(rule: str, r: Round) -> Tensor:
         got = f"of shape {[*beta.shape]}" if isinstance(beta, Tensor) else f"a {type(beta).__name__}"
         expected = f"a rule that returns a tensor [{r.clients} clients, {layers} layers] or [{r.clients}, 1], not {got}"
         raise SettingError("aggregation", rule, expected)
+    if is_own(rules[rule]) and not beta.isfinite().all():  # of ours a model that has diverged is told elsewhere
+        bad = int((~beta.isfinite()).sum())
+        raise SettingError("aggregation", rule, f"a rule of finite weights, of which {bad} are nan or inf")
     return beta.expand(r.clients, layers)
 
 
@@ -391,7 +394,8 @@ def combine_coordinates(rule: str, r: Round, into: ClientMatrix, skipped: Tensor
     """The like of :func:`combine` for a rule of :data:`COORDINATE_RULES`.
 
     Raises:
-        SettingError: there is no such rule, or it cannot do with ``r.faulty`` of so many clients.
+        SettingError: there is no such rule, it cannot do with ``r.faulty`` of so many clients, or one of yours returns
+            something else than a number for each coordinate.
     """
     check_choice("aggregation", rule, COORDINATE_RULES)
     check_faulty(rule, r.faulty, r.clients)
@@ -400,4 +404,9 @@ def combine_coordinates(rule: str, r: Round, into: ClientMatrix, skipped: Tensor
             size = max(1, PIECE // r.clients)
             pieces = block.reshape(r.clients, -1).split(size, dim=1)
             for out, values in zip(into.blocks[name].view(-1).split(size), pieces, strict=True):
-                out.copy_(COORDINATE_RULES[rule](values, r.faulty))
+                found = COORDINATE_RULES[rule](values, r.faulty)
+                if not isinstance(found, Tensor) or found.shape != out.shape:
+                    got = f"of shape {[*found.shape]}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+                    expected = f"a rule that makes [{len(out)}] of [{r.clients} clients, {len(out)}], not {got}"
+                    raise SettingError("aggregation", rule, expected)
+                out.copy_(found)

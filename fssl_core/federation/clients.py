@@ -222,6 +222,21 @@ def forward_loop(modules: Sequence[nn.Module], images: Tensor) -> Tensor:
     return torch.stack([module(batch) for module, batch in zip(modules, images, strict=True)])
 
 
+@torch.no_grad()
+def keeps_clients_apart(module: nn.Module, images: Tensor) -> bool:
+    """Whether two clients give in one call what they give one after the other: no layer looks across channels.
+
+    Args:
+        module: of one client.
+        images: ``[2, batch, channels, height, width]``, unlike each other.
+    """
+    forwards = [ClientForward(ClientMatrix(module, 2), backend) for backend in ("stacked", "loop")]
+    for forward in forwards:
+        forward.train(False)
+    together, apart = (forward(images) for forward in forwards)
+    return together.shape == apart.shape and torch.allclose(together, apart, rtol=1e-2, atol=1e-3 * apart.abs().max())
+
+
 BACKENDS = ("auto", "stacked", "loop")
 PIXELS_WORTH_A_CALL = 8192  # measured on a CPU: tests/benchmarks/test_split.py
 

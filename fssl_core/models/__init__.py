@@ -5,6 +5,7 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from fssl_core.errors import SettingError
 from fssl_core.models.client_module import CUTS, client_module, decoder, joined, modular, remaining_backbone
@@ -93,6 +94,9 @@ def _check_layers(name: str, backbone: Backbone) -> None:
     for layer in backbone.modules():
         if type(layer) in TORCHS_OWN:
             expected = f"a model with the layers of fssl_core.models.layers in place of torch.nn.{type(layer).__name__}"
+            raise SettingError("architecture", name, expected)
+        if isinstance(layer, _DropoutNd) and layer.p:  # it draws from torch's global generator
+            expected = f"a model without {type(layer).__name__}, with which equal settings do not give equal numbers"
             raise SettingError("architecture", name, expected)
 
 

@@ -15,10 +15,12 @@ from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
 from fssl_core.devices import launches_kernels
 from fssl_core.errors import SettingError
-from fssl_core.federation.clients import ClientForward, ClientMatrix, misalignment
+from fssl_core.federation.clients import ClientForward, ClientMatrix, keeps_clients_apart, misalignment
 from fssl_core.federation.participation import sample_clients
 from fssl_core.federation.rows import Room, Rows
+from fssl_core.models import ARCHITECTURES
 from fssl_core.random import generator
+from fssl_core.settings import is_own
 
 if TYPE_CHECKING:
     from fssl_core.training.split import SplitSettings
@@ -42,7 +44,8 @@ class SplitClients:
         members: the clients simulated here; None for all.
 
     Raises:
-        SettingError: ``client_batch`` is larger than the share of the smallest client.
+        SettingError: ``client_batch`` is larger than the share of the smallest client, or an architecture of yours
+            cannot run all clients in one call.
     """
 
     bytes_for_rows: ClassVar[int | None] = None
@@ -61,6 +64,11 @@ class SplitClients:
         self.augment = augmentation(s.augmentation, data.image_size)
         self.members = torch.arange(s.clients) if members is None else torch.as_tensor(members)
         count = len(self.members) if s.sampled == s.clients or members is not None else s.sampled
+        if is_own(ARCHITECTURES[s.architecture]) and s.backend != "loop":
+            images = torch.rand(2, 2, *data.train.images.shape[1:], generator=generator(0, "two clients"))
+            if not keeps_clients_apart(client, images.to(data.train.images.device, s.dtype)):
+                expected = f"'loop': layers of {s.architecture} look across channels, where clients stand in one call"
+                raise SettingError("backend", s.backend, expected)
         self._room = Room(data.train.images.device, self.bytes_for_rows)
         self.online, self.active_online = self._all_and_active(client, count)
         self.momentum, self.active_momentum = self._all_and_active(client, count)

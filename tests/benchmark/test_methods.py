@@ -1,5 +1,6 @@
 """The methods of the benchmark: the same images, seen equally often; one evaluation; rates tuned alike; a new row."""
 
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -236,12 +237,15 @@ def registries(monkeypatch):
 def test_a_method_of_your_own_is_a_row(registries, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
+        "from beside_mine import squared\n"
         "from fssl_core.benchmark.methods import METHODS, averaged\n"
         "from fssl_core.federation.aggregation import RULES\n"
-        "RULES['squared'] = lambda r: r.cosines.square() / r.cosines.square().sum(0)\n"
+        "RULES['squared'] = squared\n"
         "METHODS['mine'] = averaged('simclr', aggregation='squared')\n"
     )
+    (tmp_path / "beside_mine.py").write_text("squared = lambda r: r.cosines.square() / r.cosines.square().sum(0)\n")
     known = add_methods(path)
+    assert str(tmp_path) not in sys.path
     assert [*known] == [*METHODS, "mine"]
     (settings,) = known["mine"].trainings(SMOKE)
     assert settings == METHODS["FedSimCLR"].trainings(SMOKE)[0].changed(aggregation="squared")

@@ -1,6 +1,7 @@
 """``fssl course export``: a copy that opens, without the answers where that is asked for."""
 
 import json
+import re
 from pathlib import Path
 
 import nbformat
@@ -8,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from fssl_core import cli
-from fssl_core.course.handout import PARTS, export
+from fssl_core.course.handout import FOR_STUDENTS, PARTS, export
 from fssl_core.errors import FsslError
 from fssl_core.experiments.parameters import stored_with
 
@@ -35,6 +36,7 @@ def project(tmp_path, monkeypatch):
     notebook = new_notebook(cells=cells, metadata={"fssl": stored_with(cells)})
     nbformat.write(notebook, root / "notebooks" / "course" / "03_averaging.ipynb")
     (root / "runs").mkdir()
+    (root / FOR_STUDENTS).write_text("for students")
     monkeypatch.chdir(root)
     return root
 
@@ -90,6 +92,17 @@ def test_a_hand_out_has_no_solution_of_a_papers_notebook_and_all_of_its_hints_an
         for kept in (HINT, "predict(", "\n### ", "</details>"):
             removed = text.count(SOLUTION) if kept == "</details>" else 0
             assert student[path].count(kept) == text.count(kept) - removed, (path, kept)
+
+
+def test_what_students_read_first_is_written_for_them(hand_out):
+    text = (hand_out / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("# A course in")
+    assert "make test" not in text  # there are no tests in it
+    links = re.findall(r"`((?:notebooks|docs)/[^`]+)`", text)
+    assert links
+    assert not [link for link in links if not (hand_out / link).exists()]
+    listed = re.findall(r"^make (\w+)", text, re.MULTILINE)
+    assert {*listed} <= {*re.findall(r"^(\w+):", (hand_out / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)}
 
 
 def test_a_hand_out_has_no_notes_of_the_lecturer_and_nothing_that_answers_a_prediction(hand_out):

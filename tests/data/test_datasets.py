@@ -242,6 +242,15 @@ def test_a_medmnist_file_without_validation_images_is_named(root):
         load_dataset("medmnist/toymnist:val")
 
 
+def test_medmnist_whose_labels_are_a_row_is_told_so(root):
+    (root / "medmnist").mkdir()
+    images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros(4, np.uint8)
+    arrays = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
+    np.savez(root / "medmnist/mine.npz", **arrays)
+    with pytest.raises(DataError, match=r"mine\.npz has labels of shape \[4\]; expected is \[images, 1\]"):
+        load_dataset("medmnist/mine")
+
+
 def test_medmnist_with_several_labels_is_refused(root):
     (root / "medmnist").mkdir()
     images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros((4, 14), np.uint8)

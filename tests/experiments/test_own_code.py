@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.experiments import averaging_settings, own_code, run
 from fssl_core.experiments.store import Run
 from fssl_core.federation.aggregation import RULES
@@ -126,3 +127,83 @@ def test_a_changed_rule_is_computed_again_and_an_unchanged_one_is_not(tmp_path, 
     assert not Run(settings).finished
     assert run(settings, progress=False).finished
     assert "was computed with other code of 'own'; starting again." in capsys.readouterr().err
+
+
+SIMCLR = averaging_settings("smoke", objective="simclr")
+SETTINGS = """
+from dataclasses import dataclass
+import numpy as np
+import torch
+from fssl_core.federation.client_updates import ClientUpdate
+from fssl_core.objectives import SimCLR
+
+@dataclass(frozen=True, kw_only=True)
+class Update(ClientUpdate):
+    name: str = "mine"
+
+    def weight(self):
+        return 0.5
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(SimCLR):
+    def scale(self):
+        return Learner.factor
+
+class Learner:
+    factor = 2.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "old", "new"),
+    [
+        (lambda module: {"client_update": module.Update()}, "return 0.5", "return 0.95"),
+        (lambda module: {"objective": module.Objective()}, "factor = 2.0", "factor = 3.0"),
+    ],
+)
+def test_own_classes_of_settings_are_seen_with_what_they_use(use, old, new, tmp_path, monkeypatch):
+    before, same, after = (
+        module_of(text, tmp_path, monkeypatch) for text in (SETTINGS, SETTINGS, SETTINGS.replace(old, new))
+    )
+    found = [own_code.digests(SIMCLR.changed(**use(module))) for module in (before, same, after)]
+    assert all(found)
+    assert found[0] == found[1] != found[2]
+
+
+def test_own_settings_that_say_their_version_are_taken_at_their_word(tmp_path, monkeypatch):
+    versioned = SETTINGS.replace("    name: str =", "    version = 1\n    name: str =")
+    module = module_of(versioned, tmp_path, monkeypatch)
+    assert own_code.digests(SIMCLR.changed(client_update=module.Update())) == {}
+
+
+def test_an_own_augmentation_has_its_values(monkeypatch):
+    found = []
+    for blur in (0.0, 0.0, 0.5):
+        monkeypatch.setitem(AUGMENTATIONS, "mine", AUGMENTATIONS["digits"].changed(blur=blur))
+        found.append(own_code.digests(SIMCLR.changed(augmentation="mine"))["mine"])
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{'p': 2, 'q': [1, {3}]}", "{'p': 40, 'q': [1, {3}]}"),
+        ("{'p': 2, 'q': [1, {3}]}", "{'p': 2, 'q': [1, {4}]}"),
+        ("torch.tensor([1.0, 1.0])", "torch.tensor([1.0, 0.0])"),
+        ("np.array([1, 2])", "np.array([1, 3])"),
+    ],
+)
+def test_values_of_its_module_that_a_rule_uses_are_seen(old, new, tmp_path, monkeypatch):
+    text = """
+import numpy as np
+import torch
+CONF = {'p': 2, 'q': [1, {3}]}
+CONF['itself'] = CONF
+W = torch.tensor([1.0, 1.0])
+A = np.array([1, 2])
+def rule(this):
+    return this.cosines * W.sum() * CONF['p'] + A.sum()
+"""
+    before, same, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text, text.replace(old, new)))
+    assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
+    assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)

@@ -425,3 +425,9 @@ def test_a_rule_that_returns_no_table_of_weights_is_named(monkeypatch, returned,
     expected = rf"aggregation='mine' .* a tensor \[{CLIENTS} clients, \d+ layers\] or \[{CLIENTS}, 1\], not {got}"
     with pytest.raises(SettingError, match=expected):
         weights("mine", a_round(*federation()))
+
+
+def test_a_rule_of_yours_whose_weights_are_not_finite_is_named(monkeypatch):
+    monkeypatch.setitem(RULES, "mine", lambda r: r.cosines[:, :1] / 0)
+    with pytest.raises(SettingError, match=rf"aggregation='mine' .* finite weights, of which {CLIENTS} are nan or inf"):
+        weights("mine", a_round(*federation()))

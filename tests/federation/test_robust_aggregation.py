@@ -223,9 +223,12 @@ def test_a_rule_names_the_number_of_clients_that_it_needs(rule, least):
         aggregated(rule, *federation(clients=least - 1), 1)
 
 
-def test_a_rule_of_the_other_kind_names_itself():
+def test_a_rule_of_the_other_kind_or_shape_names_itself(monkeypatch):
     r = a_round(*federation(clients=5), 1)
     with pytest.raises(SettingError, match=r"aggregation='krum' .*median, trimmed-mean"):
         combine_coordinates("krum", r, r.previous)
+    monkeypatch.setitem(COORDINATE_RULES, "mine", lambda values, faulty: values.mean())
+    with pytest.raises(SettingError, match=r"aggregation='mine' .* a rule that makes \[\d+\] of .*, not of shape \[\]"):
+        combine_coordinates("mine", r, r.previous)
     with pytest.raises(SettingError, match=r"aggregation='median' .*fedavg"):
         weights("median", r)

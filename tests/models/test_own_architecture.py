@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from fssl_core.errors import SettingError
+from fssl_core.experiments import split_settings
 from fssl_core.models import ARCHITECTURES, Backbone, build_backbone, cut_layers
 from fssl_core.models.layers import Conv2d
 
@@ -42,3 +43,27 @@ def test_a_layer_that_could_not_be_trained_is_refused_by_name(monkeypatch, layer
     register(monkeypatch, layer)
     with pytest.raises(SettingError, match=rf"fssl_core.models.layers in place of torch.nn.{type(layer).__name__}"):
         build_backbone("own", width=4)
+
+
+def test_dropout_which_draws_from_the_global_generator_is_refused(monkeypatch):
+    register(monkeypatch, Conv2d(4, 8, 3), nn.Dropout(0.1))
+    with pytest.raises(SettingError, match="a model without Dropout, with which equal settings"):
+        build_backbone("own", width=4)
+    register(monkeypatch, Conv2d(4, 8, 3), nn.Dropout2d(0.0))  # which does nothing
+    assert build_backbone("own", width=4)
+
+
+@pytest.mark.parametrize("layer", [nn.Softmax(dim=1), nn.ChannelShuffle(2)])
+def test_layers_that_look_across_channels_run_one_client_at_a_time_or_not_at_all(monkeypatch, layer):
+    """In one call the channels of all clients stand side by side."""
+    register(monkeypatch, Conv2d(4, 8, 3), layer)
+    settings = split_settings("smoke", architecture="own", clients=5, cut_layer=3, width=4)
+    data = settings.load_data()
+    with pytest.raises(
+        SettingError, match=r"backend='auto' cannot be used: expected 'loop': layers of own look across"
+    ):
+        settings.trainer(data, None)
+    assert settings.changed(backend="loop").trainer(data, None)
+    assert settings.changed(cut_layer=1).trainer(data, None)  # the server has that layer
+    register(monkeypatch, Conv2d(4, 8, 3), nn.GELU())
+    assert settings.trainer(data, None)
