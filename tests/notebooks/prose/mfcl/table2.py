@@ -74,7 +74,6 @@ def numbers():
         "MOON, 33.0 points behind": even[APART] - even["MOON"],
         "1.3 points lost": stable.estimate,
         "stated 84.1 %": printed["CIFAR-10", 0.01]["MFCL(TN)"],
-        "paper's 15.3 % for": printed["CIFAR-10", 0.01]["MFCL(BN)"],
         "and 0.1. In": SEVERE[1],
         "At 0.1 it shares": SEVERE[1],
         "84.6 each": mild["CIFAR-10"].max(),
