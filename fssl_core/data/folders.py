@@ -42,8 +42,6 @@ FORMATS = ("JPEG", "PNG")  # by content; Pillow knows others that start programs
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")  # Pillow's names of what 8 bits a channel can be
 LARGEST_IMAGE = 2**26  # pixels, 8192 x 8192; an image takes up to ten bytes a pixel while it is decoded
 LARGE_IMAGE = 2**22  # pixels; of images above, one is decoded at a time
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}  # EXIF's orientation: which of Pillow's Transpose puts it upright
-ORIENTATION = 0x0112  # its tag
 ANNOTATIONS = Path("val", "val_annotations.txt")  # of Tiny ImageNet: a line for each image, its name and class first
 LARGEST_TABLE = 2**24  # bytes of that file; the published one has 0.4 MB
 PLACES = ("train", "train2017")  # of training images
@@ -291,12 +289,11 @@ def read_image(path: Path, image_size: int, lock: AbstractContextManager | None 
 
 def _upright(image: "Image") -> "Image":
     """In RGB, as a viewer shows it."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
-    try:
-        turn = TURNS.get(image.getexif().get(ORIENTATION))
-    except Exception:  # EXIF data that cannot be read say nothing; the image may be sound
-        turn = None
+    image.load()  # what is damaged is told
+    with suppress(Exception):  # EXIF data that cannot be read say nothing; the image may be sound
+        image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I"):  # 16 bits of grey: convert() would make white of all above 255
         values = np.asarray(image).astype(np.int64)
         image = Image.fromarray(((255 * values + 32767) // 65535).astype(np.uint8))
@@ -305,5 +302,4 @@ def _upright(image: "Image") -> "Image":
     if image.has_transparency_data:
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image.convert("RGBA"))
-    image = image.convert("RGB")
-    return image if turn is None else image.transpose(Image.Transpose(turn))
+    return image.convert("RGB")

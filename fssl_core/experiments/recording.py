@@ -4,15 +4,12 @@ Nothing else writes there. A run with other parameters, or of a notebook that wa
 become a record.
 """
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 import pandas as pd
 
 from fssl_core.errors import FsslError
-from fssl_core.experiments.notebooks import execute, find_notebooks
+from fssl_core.experiments.notebooks import execute, find_notebooks, in_environment
 from fssl_core.files import atomic_write
 from fssl_core.paths import PROFILES, project_root
 from fssl_core.settings import check_choice
@@ -46,7 +43,7 @@ def record(ids: Sequence[str], *, profile: str, jobs: int | None = None) -> pd.D
     if not notebooks:
         raise FsslError(f"Nothing to record: {', '.join(ids)} has no parameters.")
     folder = project_root() / "build" / "record"
-    with _figures_in(folder):
+    with in_environment({"FSSL_FIGURES": str(folder)}):
         table = execute([notebook.id for notebook in notebooks], profile=profile, jobs=jobs, folder=folder / profile)
         drawn = {*table.loc[table["figure"].notna(), "artifact"]}  # by this call, and without an error
         for notebook in notebooks:
@@ -56,17 +53,3 @@ def record(ids: Sequence[str], *, profile: str, jobs: int | None = None) -> pd.D
                     with atomic_write(notebook.record_path(profile).with_suffix(suffix)) as file:
                         file.write(notebook.result_path(profile).with_suffix(suffix).read_bytes())
     return table
-
-
-@contextmanager
-def _figures_in(folder: Path) -> Iterator[None]:
-    """The notebooks that are executed inside the block leave their figures in this folder."""
-    before = os.environ.get("FSSL_FIGURES")
-    os.environ["FSSL_FIGURES"] = str(folder)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["FSSL_FIGURES"]
-        else:
-            os.environ["FSSL_FIGURES"] = before
