@@ -219,13 +219,9 @@ def monacosfl_holds(cells: Cells) -> Outcome:
         if len(cuts) >= 3 and cuts[0] == 1:
             for cut in cuts[1:]:
                 loss, gain = _loss(part, "MonAcoSFL", cut), _gain(part, "MonAcoSFL")
-                parts.append(
-                    agreed(
-                        within(part, share * gain - loss, f"{name} of MonAcoSFL's gain − its loss {way}", low=0.0)
-                        for way in [f"from cut 1 to {cut:g}, {where}"]
-                        for share, name in ((LITTLE, "a sixth"), (STRONG, "a third"))
-                    )
-                )
+                name = f"of MonAcoSFL's gain − its loss from cut 1 to {cut:g}, {where}"
+                shares = {"a sixth": LITTLE, "a third": STRONG}.items()
+                parts.append(agreed(within(part, of * gain - loss, f"{share} {name}", low=0.0) for share, of in shares))
     if not parts:
         raise NotRun("needs cut 1 and two deeper ones")
     return every(parts)

@@ -2,8 +2,8 @@
 
 Settings hold names and values alone. So that a changed rule is not taken for the one that a stored run was computed
 with, the run keeps a digest of its code beside the settings: of its text, and of what it uses of its own module, values
-among them. What it imports from elsewhere, and the values of other objects, are not in it. A class of settings that
-says its own ``version`` is taken at its word.
+among them. What it imports from elsewhere, and the values of other objects, are not in it. An engine or an evaluation
+of one's own has a ``version`` instead, and so may have a class of settings within those of the kit.
 """
 
 import ast
@@ -29,6 +29,8 @@ REGISTRIES = {
     "aggregation": [RULES, ROBUST_RULES, COORDINATE_RULES],
     "fault": [FAULTS],
 }
+# By these a function fills a list, dict or set. What it finds there, such as a log of its own, is then no input.
+FILLS = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "clear"}
 _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
@@ -36,7 +38,8 @@ def digests(settings: Settings) -> dict[str, str]:
     """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code."""
     parts = [*with_nested(settings)]
     own = dict(pair for part in parts for pair in registered_here(part))
-    own |= {kind.__name__: kind for kind in map(type, parts) if is_own(kind) and "version" not in vars(kind)}
+    kinds = {type(nested) for part in parts if not is_own(type(part)) for nested in part.nested}
+    own |= {kind.__name__: kind for kind in kinds if is_own(kind) and "version" not in vars(kind)}
     return {name: hashlib.sha256("\n".join(_texts(own[name], set())).encode()).hexdigest()[:16] for name in sorted(own)}
 
 
@@ -76,6 +79,8 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         inside = inspect.getclosurevars(function)
         names = {name for code in _codes(function.__code__) for name in code.co_names}
         outside = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+        if names & FILLS:
+            outside = {name: value for name, value in outside.items() if not isinstance(value, list | dict | set)}
         yield from _values(dict(inside.nonlocals) | outside, own.__module__, seen)
     for base in getattr(own, "__bases__", ()):
         yield from _values({"base": base}, own.__module__, seen)
@@ -107,8 +112,18 @@ def _functions(own: Any) -> list[FunctionType]:
     """Itself, or the methods of a class."""
     if isinstance(own, FunctionType):
         return [own]
-    members = [getattr(member, "fget", None) or getattr(member, "__func__", member) for member in vars(own).values()]
-    return [member for member in members if isinstance(member, FunctionType) and member.__module__ == own.__module__]
+    members = [
+        getattr(member, "fget", None) or getattr(member, "__func__", member)
+        for name, member in vars(own).items()
+        if name != "__repr__"  # which a dataclass wraps, and which decides no result
+    ]
+    return [
+        member
+        for member in members
+        if isinstance(member, FunctionType)
+        and member.__module__ == own.__module__
+        and member.__code__.co_filename != "<string>"  # what a dataclass writes is in its fields
+    ]
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

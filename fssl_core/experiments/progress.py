@@ -17,6 +17,9 @@ DRAW_SECONDS = 0.25  # between two states that are shown
 START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
 
 
+ALONE = ("method", "dataset", "clients", "seed")  # by which a run is told that differs from no other
+
+
 class Watched(Protocol):
     """What is shown of a :class:`~fssl_core.experiments.store.Run`."""
 
@@ -119,7 +122,8 @@ class Sweep:
     def title(self, run: Watched) -> str:
         """A run in words."""
         row = self.rows.get(run.settings.key)
-        return (title_of(row, self.names) if row else "") or repr(run)
+        words = (title_of(row, self.names) or title_of(row, ALONE)) if row else ""
+        return words or repr(run)
 
     def say(self, line: str) -> None:
         """A line that another thread or process has for the user: at the next drawing, and once if it comes often."""

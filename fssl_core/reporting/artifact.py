@@ -36,6 +36,7 @@ from fssl_core.training.checkpoint import full_disk_explained
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NOT_FILLED_IN = ("profile", "overrides")  # parameters in whose place no cell puts the profile's choice
 NOTHING = "–"  # where a record has no such row
 
 
@@ -80,19 +81,15 @@ class Artifact:
         values = take_parameters(id, namespace, defaults)
         artifact = cls(id, values["profile"], changed_parameters(values, defaults or values))
         artifact._now = namespace
-        artifact._taken = {
-            name: values[name] for name in ("profile", "overrides") if name in values
-        }  # no cell fills them
+        artifact._taken = {name: values[name] for name in NOT_FILLED_IN if name in values}
         return artifact
 
     def _check_current(self) -> None:
         """What a notebook shows and saves would go by a name that is no longer its own."""
         for name, taken in self._taken.items():
             if (now := self._now.get(name, taken)) != taken:
-                expected = (
-                    f"{taken!r}, as it was when this notebook was set up: run the cell below *Set-up* again, and all"
-                )
-                raise SettingError(name, now, f"{expected} below it")
+                expected = f"{taken!r}, as it was at the set-up: run the cell below *Set-up* again, and all below it"
+                raise SettingError(name, now, expected)
 
     @property
     def paper(self) -> Paper:

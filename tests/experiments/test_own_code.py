@@ -207,3 +207,14 @@ def rule(this):
     before, same, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text, text.replace(old, new)))
     assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
     assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
+
+
+def test_a_log_that_a_rule_fills_is_no_change_of_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    text = "LOG = []\ndef rule(this):\n    LOG.append(len(LOG))\n    return this.cosines * 0 + 1 / this.clients\n"
+    module = module_of(text, tmp_path, monkeypatch)
+    monkeypatch.setitem(RULES, "own", module.rule)
+    settings = SIMCLR.changed(aggregation="own", rounds=1, probe_epochs=0)
+    assert run(settings, progress=False).finished
+    assert module.LOG
+    assert Run(settings).finished
