@@ -12,16 +12,14 @@ def numbers():
         comparisons(f"mocosfl-table2-{name}", profile="workstation") for name in ("iid-flat", "divergence-direction")
     )
     return {
-        "45.0 % with 100 clients and 44.3 % with 1000, on non-IID data 44.9 and 43.7 %": [
-            *probe["iid"],
+        "44.7 % with 100 clients and 44.0 % with 1000, on non-IID data 45.0 and 43.8 %": [
+            *(probe["iid"] - 1e-9),  # of 44.75, which the figure rounds down
             *probe["classes:2"],
         ],
-        "an untrained encoder has 19.2": 100 * real.untrained.mean(),
-        "0.7 behind on IID data (7.4 behind to 6.1 ahead)": [abs(value) for value in (iid.value, *iid.interval())],
-        "1.2 behind on non-IID data (2.9 behind to 0.5 ahead)": [
-            abs(value) for value in (fall.value, *reversed(fall.interval()))
-        ],
-        "of 1.0 to 2.2 % of the keys": (named.min(), named.max()),
+        "an untrained encoder has 19.9": 100 * real.untrained.mean(),
+        "they are 0.7 behind, from 3.2 behind to 1.8 ahead": [abs(value) for value in (iid.value, *iid.interval())],
+        "are 1.2 points behind (0.6 to 1.9)": (fall.value, *fall.interval()),
+        "of 1.0 to 2.4 % of the keys": (named.min(), named.max()),
         "from 60.7 to 62.6 % on IID": accuracy[1, "iid"].tolist(),
         "from 62.5 to 66.0 % on non-IID": accuracy[1, "classes:2"].tolist(),
         "from 57.2 to 54.5": accuracy[3, "iid"].tolist(),
