@@ -37,7 +37,7 @@ def check_device(device: torch.device | str, name: str = "device") -> torch.devi
     """A device of this machine; :class:`SettingError` names the setting ``name`` where there is no such."""
     try:
         found = torch.device(device)
-        torch.empty(0, device=found)
+        torch.empty(0, device=found).cpu()  # "meta" has nothing that could come back
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         raise SettingError(name, device, "cpu, cuda or cuda:N of this machine") from error
     return found

@@ -27,7 +27,7 @@ def test_the_device_is_the_one_asked_for(monkeypatch):
     assert default_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-@pytest.mark.parametrize("name", ["tpu", "cuda:99"])
+@pytest.mark.parametrize("name", ["tpu", "cuda:99", "meta"])
 def test_a_device_that_is_not_there_is_an_error(monkeypatch, name):
     monkeypatch.setenv("FSSL_DEVICE", name)
     with pytest.raises(SettingError, match=f"FSSL_DEVICE='{name}'"):
