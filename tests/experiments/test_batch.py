@@ -217,7 +217,7 @@ def test_a_batch_tells_how_far_its_notebooks_are_before_they_are_done(project, m
     assert seen == {"one", "two"}
     assert table["status"].to_dict() == {"one": "ok", "two": "failed"}
     error = next(line for line in told if "interrupted" in line)
-    assert "interrupted; run again to continue (Toy" in error
+    assert "interrupted; run again to continue (method" in error
     assert "ZeroDivisionError" not in error
 
     for name in ("one", "two"):
