@@ -14,7 +14,10 @@ from fssl_core.papers.names import MIB, as_printed
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
 # Of what training adds at cut 1. The paper has no number for "strongly", "much" and "not dependable", nor for "keeps":
-LITTLE, STRONG = 1 / 6, 1 / 3  # up to the first is little, from the second on it is much, and between them open
+SHARES = {
+    "a third": 1 / 3,
+    "a sixth": 1 / 6,
+}  # from the first on it is much, up to the second little, between them open
 DEEP = "MocoSFL, split deeper"  # of this the claims say that it fails, so that it need not have learned
 
 # -------------------------------------------------------------------------- fig1 and fig3: traffic, fig2: activations
@@ -121,17 +124,17 @@ def _loss(cells: Cells, scheme: str, cut: int) -> Quantity:
     return cells.where(scheme=scheme).difference({"cut_layer": 1}, {"cut_layer": cut})
 
 
-def _gain(cells: Cells, scheme: str) -> Quantity:
-    """What training adds at cut 1: the accuracies of a small model on few images span fewer points."""
-    return cells.mean(scheme=scheme, cut_layer=1)
+def _shares(cells: Cells, scheme: str) -> Iterable[tuple[str, Quantity]]:
+    """Of what training adds at cut 1, by name: the accuracies of a small model on few images span fewer points."""
+    gain = cells.mean(scheme=scheme, cut_layer=1)
+    return [(name, share * gain) for name, share in SHARES.items()]
 
 
 def _loses_much(cells: Cells, loss: Quantity, cuts: str) -> Outcome:
     """What MocoSFL loses from some cuts to deeper ones is much, and not little."""
-    gain = _gain(cells, "MocoSFL")
     return agreed(
-        within(cells, loss - share * gain, f"more than {name} of MocoSFL's gain is lost from {cuts}", low=0.0)
-        for share, name in ((STRONG, "a third"), (LITTLE, "a sixth"))
+        within(cells, loss - share, f"more than {name} of MocoSFL's gain is lost from {cuts}", low=0.0)
+        for name, share in _shares(cells, "MocoSFL")
     )
 
 
@@ -218,10 +221,13 @@ def monacosfl_holds(cells: Cells) -> Outcome:
         cuts = part.levels("cut_layer")
         if len(cuts) >= 3 and cuts[0] == 1:
             for cut in cuts[1:]:
-                loss, gain = _loss(part, "MonAcoSFL", cut), _gain(part, "MonAcoSFL")
-                name = f"of MonAcoSFL's gain − its loss from cut 1 to {cut:g}, {where}"
-                shares = {"a sixth": LITTLE, "a third": STRONG}.items()
-                parts.append(agreed(within(part, of * gain - loss, f"{share} {name}", low=0.0) for share, of in shares))
+                loss, lost = _loss(part, "MonAcoSFL", cut), f"its loss from cut 1 to {cut:g}, {where}"
+                parts.append(
+                    agreed(
+                        within(part, share - loss, f"{name} of MonAcoSFL's gain − {lost}", low=0.0)
+                        for name, share in _shares(part, "MonAcoSFL")
+                    )
+                )
     if not parts:
         raise NotRun("needs cut 1 and two deeper ones")
     return every(parts)

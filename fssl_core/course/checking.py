@@ -104,8 +104,8 @@ def checked(known: Exercise, answer: Any, seed: int = 0) -> Result:
             raise _Unanswered
         for draw in range(DRAWS):
             known.test(_Watched(answer) if callable(answer) else answer, generator(seed, known.id, draw))
-    except _Unanswered as nothing:
-        return Result(known.id, "check", "unanswered", text=str(nothing))
+    except _Unanswered:
+        return Result(known.id, "check", "unanswered")
     except Wrong as wrong:
         return Result(known.id, "check", "not yet", wrong.hint, _sentence(wrong.text or known.hints[wrong.hint]))
     except _StudentsError as raised:

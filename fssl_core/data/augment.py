@@ -340,7 +340,7 @@ AUGMENTATIONS = {
     ),
     "none": Augmentation(),
 }  # fmt: skip
-OF_THE_KIT = frozenset(AUGMENTATIONS)
+OF_THE_KIT = frozenset(AUGMENTATIONS)  # a preset under another name is a user's own
 
 
 def augmentation(preset: str, size: int) -> Augmentation:

@@ -15,8 +15,6 @@ from fssl_core.notices import in_kernel, say, tell
 
 DRAW_SECONDS = 0.25  # between two states that are shown
 START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
-
-
 ALONE = ("method", "dataset", "clients", "seed")  # by which a run is told that differs from no other
 
 

@@ -341,13 +341,16 @@ def weights(rule: str, r: Round) -> Tensor:
     check_faulty(rule, r.faulty, r.clients)
     beta, layers = rules[rule](r), len(r.layers)
     if not isinstance(beta, Tensor) or tuple(beta.shape) not in ((r.clients, layers), (r.clients, 1)):
-        got = f"of shape {[*beta.shape]}" if isinstance(beta, Tensor) else f"a {type(beta).__name__}"
-        expected = f"a rule that returns a tensor [{r.clients} clients, {layers} layers] or [{r.clients}, 1], not {got}"
-        raise SettingError("aggregation", rule, expected)
+        expected = f"a rule that returns a tensor [{r.clients} clients, {layers} layers] or [{r.clients}, 1]"
+        raise SettingError("aggregation", rule, f"{expected}, not {_kind(beta)}")
     if is_own(rules[rule]) and not beta.isfinite().all():  # of ours a model that has diverged is told elsewhere
         bad = int((~beta.isfinite()).sum())
         raise SettingError("aggregation", rule, f"a rule of finite weights, of which {bad} are nan or inf")
     return beta.expand(r.clients, layers)
+
+
+def _kind(returned: object) -> str:
+    return f"of shape {[*returned.shape]}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
 
 
 class RunningSum:
@@ -406,7 +409,6 @@ def combine_coordinates(rule: str, r: Round, into: ClientMatrix, skipped: Tensor
             for out, values in zip(into.blocks[name].view(-1).split(size), pieces, strict=True):
                 found = COORDINATE_RULES[rule](values, r.faulty)
                 if not isinstance(found, Tensor) or found.shape != out.shape:
-                    got = f"of shape {[*found.shape]}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
-                    expected = f"a rule that makes [{len(out)}] of [{r.clients} clients, {len(out)}], not {got}"
-                    raise SettingError("aggregation", rule, expected)
+                    expected = f"a rule that makes [{len(out)}] of [{r.clients} clients, {len(out)}]"
+                    raise SettingError("aggregation", rule, f"{expected}, not {_kind(found)}")
                 out.copy_(found)

@@ -116,7 +116,7 @@ class Representations:
 
     def _represent(self, positions: Tensor, draws: Tensor) -> Tensor:
         """The client module's maps of both views, ``[B, 2, c, h, w]``; draws are ``[B, 2, numbers]``."""
-        if len(set(self.modules.values())) == 1:
+        if self.settings.statistics == "averaged":  # one module for all, so that batches may have images of all
             return self._maps(next(iter(self.modules.values())), positions, draws)
         owner, order, done = self._owner[positions], [], []
         for client in owner.unique().tolist():

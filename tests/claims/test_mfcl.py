@@ -192,16 +192,14 @@ def test_batch_norm_may_have_collapsed_where_the_claim_says_so():
 
 @pytest.mark.parametrize("official", [True, False])
 def test_of_two_uneven_partitions_one_can_contradict_the_order_of_norms_and_not_hold_it(official):
-    def at_one(**batch):
+    def at_one(batch):
         cells = at(batch | {GROUP: 60, TWIN: 70}, "cifar10", xi=0.01, official_data=official)
         return runs(cells, untrained=0.2)
 
-    assert (
-        answer("table2-norm-order", at_one(**{BATCH: 50, OWN_STATISTICS: 50})) == "contradicted"
-    )  # it collapses there
-    assert answer("table2-norm-order", at_one(**{BATCH: 11, OWN_STATISTICS: 11})) == "inconclusive"
-    assert answer("table2-norm-order", at_one(**{BATCH: 50, OWN_STATISTICS: 11})) == "inconclusive"  # one reading does
-    assert answer("table2-norm-order", at_one(**{BATCH: 50})) == "inconclusive"  # the other one was not run
+    assert answer("table2-norm-order", at_one({BATCH: 50, OWN_STATISTICS: 50})) == "contradicted"  # it collapses there
+    assert answer("table2-norm-order", at_one({BATCH: 11, OWN_STATISTICS: 11})) == "inconclusive"
+    assert answer("table2-norm-order", at_one({BATCH: 50, OWN_STATISTICS: 11})) == "inconclusive"  # one reading does
+    assert answer("table2-norm-order", at_one({BATCH: 50})) == "inconclusive"  # the other one was not run
 
 
 def test_quoted_accuracies_are_no_runs():
