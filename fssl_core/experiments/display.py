@@ -37,6 +37,7 @@ class Running:
         steps: how many in all; 0 until the run has told.
         figures: that it shows, by name.
         left: seconds; ``None`` if unknown.
+        counted: whether it is one of the runs in all, not one that such a run needs first.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Running:
     steps: int = 0
     figures: dict[str, Any] = field(default_factory=dict)
     left: float | None = None
+    counted: bool = True
 
     def words(self) -> str:
         """The run in a line; what comes last is what a narrow terminal cuts off."""
@@ -81,12 +83,13 @@ class State:
 
     def share(self) -> float:
         """Of the work, what is done: 0 to 1."""
-        begun = sum(run.step / run.steps for run in self.running if run.steps)
-        return min(1.0, (self.done + begun) / self.runs) if self.runs else 0.0
+        begun = sum(run.step / run.steps for run in self.running if run.counted and run.steps)
+        return (self.done + begun) / self.runs if self.runs else 0.0
 
-    def lines(self) -> list[tuple[int, int, str]]:
+    def lines(self) -> list[tuple[float, int, str]]:
         """What to show: of each line what is done, of how much, and the words; a run alone tells them itself."""
-        lines = [(self.done, self.runs, self.words())] if self.runs > 1 or not self.running else []
+        done = round(self.runs * self.share(), 3)
+        lines = [(done, self.runs, self.words())] if self.runs > 1 or not self.running else []
         lines += [(run.step, run.steps, run.words()) for run in self.running[:SHOWN]]
         if len(self.running) > SHOWN:
             lines.append((0, 0, f"and {len(self.running) - SHOWN} more"))
@@ -225,5 +228,5 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _value(done: int, total: int) -> str:
+def _value(done: float, total: int) -> str:
     return f'value="{done}" max="{total}"' if total else 'value="0"'

@@ -233,7 +233,7 @@ class Current:
 
     def state(self, now: float) -> Running:
         """The same in plain values."""
-        return Running(self.title, self.unit, self.step, self.steps, self.figures, self.left(now))
+        return Running(self.title, self.unit, self.step, self.steps, self.figures, self.left(now), self.of_sweep)
 
     def after_interrupt(self) -> str:
         """What the next call makes of it, in words."""

@@ -311,6 +311,19 @@ def test_another_process_can_read_how_far_it_is(tmp_path, monkeypatch, every_sta
     assert reported(path) is None
 
 
+def test_the_share_of_the_work_never_falls(tmp_path, monkeypatch, every_state):
+    """The steps of a run that the two need first count for neither."""
+    monkeypatch.setenv("FSSL_PROGRESS", str(tmp_path / "state.json"))
+    states = []
+    monkeypatch.setattr(display, "write_json", lambda path, state: states.append(State(**state)))
+    run_all([Count(seed=seed, builds_on=Count(seed=11)) for seed in (0, 1)], progress=False)
+    seen = [State(state.runs, state.done, tuple(display.Running(**run) for run in state.running)) for state in states]
+    shares = [state.share() for state in seen]
+    assert shares == sorted(shares)
+    assert {0, 1 / 6, 1 / 3, 1 / 2, 1} <= set(shares)
+    assert seen[-1].lines()[0][:2] == (2, 2)
+
+
 def test_a_report_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch, every_state):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FSSL_PROGRESS", str(tmp_path / "file" / "state.json"))
