@@ -80,17 +80,13 @@ class Settings:
     @property
     def data_sets(self) -> frozenset[str]:
         """Names of the image sets that a run of these settings reads: their own, and those of settings inside them."""
-        found = set()
-        for name, hints in _hints(type(self)).items():
-            value = getattr(self, name)
-            if value is not None and any(NAMES_DATA in _metadata(hint) for hint in hints):
-                found.add(value)
+        found = {getattr(self, name) for name in _naming_data(type(self))} - {None}
         return frozenset(found).union(*(nested.data_sets for nested in self.nested))
 
     @property
     def nested(self) -> "list[Settings]":
         """Settings that are the value of a field, or stand in a tuple that is; not those inside them."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        values = (getattr(self, name) for name in _hints(type(self)))
         listed = (one for value in values for one in (value if isinstance(value, tuple) else (value,)))
         return [one for one in listed if isinstance(one, Settings)]
 
@@ -119,6 +115,18 @@ def _hints(kind: type[Settings]) -> dict[str, list[Any]]:
     annotations = [inspect.get_annotations(base, eval_str=True) for base in reversed(kind.__mro__)]
     names = [field.name for field in dataclasses.fields(kind)]
     return {name: [hints[name] for hints in annotations if name in hints] for name in names}
+
+
+@cache
+def _naming_data(kind: type[Settings]) -> list[str]:
+    """Its fields that name data sets."""
+    return [name for name, hints in _hints(kind).items() if any(NAMES_DATA in _metadata(hint) for hint in hints)]
+
+
+@cache
+def _before(kind: type[Settings]) -> dict[str, Mapping[str, Any]]:
+    """By field, its metadata: see :func:`added`."""
+    return {field.name: field.metadata for field in dataclasses.fields(kind)}
 
 
 def _metadata(hint: Any) -> list[Any]:
@@ -250,11 +258,11 @@ def added(default: Any, *, before: Any) -> Any:
 
 def _identity(value: Any) -> Any:
     if isinstance(value, Settings):
-        values = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        values = ((name, getattr(value, name), metadata) for name, metadata in _before(type(value)).items())
         return {
-            field.name: _identity(own)
-            for field, own in values
-            if "before" not in field.metadata or own != field.metadata["before"]
+            name: _identity(own)
+            for name, own, metadata in values
+            if "before" not in metadata or own != metadata["before"]
         }
     return [_identity(one) for one in value] if isinstance(value, list | tuple) else value
 

@@ -3,7 +3,7 @@
 MocoSFL (Li et al., 2023), Section 4.2 and Fig. 3(b): inference of the online model for one 32x32 image, and memory of
 training at a batch size. Its authors' calculator counts with fvcore and reads memory off the CUDA allocator.
 
-Unit: one multiply-add counts 1 (a MAC; "FLOPs" in the papers). ``FlopCounterMode`` counts 2, which is halved here.
+Unit: one multiply-add counts 1 (a MAC; "FLOPs" in the papers). ``torch.utils.flop_counter`` counts 2, halved here.
 Beside the products, fvcore counts normalisations and adaptive pooling per input element; the same numbers are used
 here, and reproduce the calculator's totals exactly. Activations, additions, softmax, biases and weight
 standardisation count nothing.
@@ -11,14 +11,17 @@ standardisation count nothing.
 
 import copy
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fssl_core.models import Backbone, GlobalPool, build_backbone, cut, cut_layers
 from fssl_core.settings import check_range
@@ -56,8 +59,6 @@ def forward_macs(module: nn.Module, input_shape: Sequence[int]) -> Macs:
         module: any module; normalisations other than batch, group and layer norm count nothing.
         input_shape: of one input, without the batch, e.g. ``(3, 32, 32)``.
     """
-    from torch.utils.flop_counter import FlopCounterMode  # imports triton, where there is one
-
     module = _on_meta(module).eval()  # batch norm costs 2 per element with its running statistics
     counted: Counter[str] = Counter()
 
@@ -68,9 +69,9 @@ def forward_macs(module: nn.Module, input_shape: Sequence[int]) -> Macs:
     for layer in module.modules():
         if _per_element(layer) is not None:
             layer.register_forward_hook(count)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with FlopCounter() as counter, torch.no_grad():
         module(_inputs(module, input_shape, 1))
-    return Macs(counter.get_total_flops() // 2, counted["normalisation"], counted["pooling"])
+    return Macs(counter.flops // 2, counted["normalisation"], counted["pooling"])
 
 
 def _per_element(layer: nn.Module) -> tuple[str, int] | None:
@@ -148,16 +149,65 @@ def saved_bytes(module: nn.Module, input_shape: Sequence[int], batch: int) -> in
     """
     check_range("batch", batch, low=1)
     module = _on_meta(module).train()
-    model_storages = {value.untyped_storage() for value in (*module.parameters(), *module.buffers())}
-    kept = set()  # holds the storages, so that none is freed and its place taken by another
+    with FlopCounter(), saved_for_backward(module) as saved:
+        module(_inputs(module, input_shape, batch))
+    return sum(storage.nbytes() for storage in saved)
+
+
+@contextmanager
+def saved_for_backward(module: nn.Module) -> Iterator[set[torch.UntypedStorage]]:
+    """The pieces of memory that autograd keeps of what the block computes, but for parameters and buffers.
+
+    The set holds them, so that none is freed and its place taken by another; it is complete when the block ends.
+    """
+    saved: set[torch.UntypedStorage] = set()
 
     def pack(value: Tensor) -> Tensor:
-        kept.add(value.untyped_storage())
+        saved.add(value.untyped_storage())
         return value
 
     with saved_tensors_hooks(pack, lambda value: value):
-        module(_inputs(module, input_shape, batch))
-    return sum(storage.nbytes() for storage in kept - model_storages)
+        yield saved
+    saved -= {value.untyped_storage() for value in (*module.parameters(), *module.buffers())}
+
+
+_NORMALISATIONS = {  # the shape of their statistics
+    torch.ops.aten.native_batch_norm.default: lambda images, *_: images.shape[1:2],
+    torch.ops.aten.native_group_norm.default: lambda *arguments: (arguments[3], arguments[6]),  # images, groups
+    torch.ops.aten.native_layer_norm.default: lambda images, last, *_: (*images.shape[: -len(last)], *[1] * len(last)),
+}
+
+
+class FlopCounter(TorchDispatchMode):
+    """Adds up the FLOPs of products on tensors without values while it is active, as ``FlopCounterMode`` does.
+
+    That one also tries to take every other operation apart, which costs a second for a network, and keeps books by
+    module.
+
+    Attributes:
+        flops: of all products.
+        first: of the first one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.utils.flop_counter import flop_registry  # imports triton, where there is one
+
+        self.registry, self.flops, self.first = flop_registry, 0, 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function in _NORMALISATIONS:  # no products, and taken apart they take most of the time
+            statistics = args[0].new_empty(_NORMALISATIONS[function](*args))
+            return torch.empty_like(args[0]), statistics, torch.empty_like(statistics)
+        output = function(*args, **(kwargs or {}))
+        count = self.registry.get(function._overloadpacket)
+        if count is not None:
+            product = count(*args, **(kwargs or {}), out_val=output)
+            self.first = self.first or product
+            self.flops += product
+        return output
 
 
 def fl_moco_model(backbone: Backbone) -> nn.Sequential:

@@ -114,7 +114,8 @@ def _number(scheme: str, text: str, kind: type[int] | type[float]) -> float:
 def _members(labels: Tensor, draw: torch.Generator) -> list[Tensor]:
     """The shuffled images of each class that occurs."""
     order = torch.randperm(len(labels), generator=draw)
-    return [order[labels[order] == label] for label in labels.unique()]
+    by_class = order[labels[order].argsort(stable=True)]
+    return list(by_class.split(labels.unique(return_counts=True)[1].tolist()))
 
 
 def _by_classes(labels: Tensor, clients: int, scheme: str, k: int, draw: torch.Generator) -> list[Tensor]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+
+from fssl_core.costs.compute import FlopCounter, saved_for_backward
 
 IMAGES = 4  # in the batch that is counted: batch norm and twins need several
 
@@ -72,35 +72,13 @@ class Passes:
         return 4 * self.values
 
 
-_NORMALISATIONS = {  # the shape of their statistics
-    torch.ops.aten.native_batch_norm.default: lambda images, *_: images.shape[1:2],
-    torch.ops.aten.native_group_norm.default: lambda *arguments: (arguments[3], arguments[6]),  # images, groups
-    torch.ops.aten.native_layer_norm.default: lambda images, last, *_: (*images.shape[: -len(last)], *[1] * len(last)),
-}
-
-
-class Counter(TorchDispatchMode):
-    """Adds up the FLOPs of products while it is active, as ``FlopCounterMode`` does.
-
-    That one also tries to take every other operation apart, which costs a second for a network on tensors without
-    values, and keeps books by module.
-    """
-
-    flops = first = 0  # the latter: of the first product
+class NoValues(TorchDispatchMode):
+    """Draws no first values of what is made while it is active, for models whose sizes alone are asked for."""
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if function in _NORMALISATIONS:  # no products, and taken apart they take most of the time
-            statistics = args[0].new_empty(_NORMALISATIONS[function](*args))
-            return torch.empty_like(args[0]), statistics, torch.empty_like(statistics)
-        output = function(*args, **(kwargs or {}))
-        count = flop_registry.get(function._overloadpacket)
-        if count is not None:
-            product = count(*args, **(kwargs or {}), out_val=output)
-            self.first = self.first or product
-            self.flops += product
-        return output
+        return args[0] if function is torch.ops.aten.uniform_.default else function(*args, **(kwargs or {}))
 
 
 def passes(module: nn.Module, shape: tuple[int, ...]) -> Passes:
@@ -112,17 +90,10 @@ def passes(module: nn.Module, shape: tuple[int, ...]) -> Passes:
     """
     module = module.to("meta").train().requires_grad_()
     values = sum(value.numel() for value in (*module.parameters(), *module.buffers()))
-    own = {value.untyped_storage() for value in (*module.parameters(), *module.buffers())}
-    kept = set()  # holds the storages, so that none is freed and its place taken by another
-
-    def pack(value: Tensor) -> Tensor:
-        kept.add(value.untyped_storage())
-        return value
-
     images = torch.empty(IMAGES, *shape, device="meta")
-    with Counter() as counter, saved_tensors_hooks(pack, lambda value: value):
+    with FlopCounter() as counter, saved_for_backward(module) as kept:
         output = module(images)
     forward, first = counter.flops / IMAGES, counter.first / IMAGES
-    saved = sum(storage.nbytes() for storage in kept - own) / IMAGES
+    saved = sum(storage.nbytes() for storage in kept) / IMAGES
     # Each product has two in the backward pass: the gradients of its weights, and of its input where that is needed.
     return Passes(forward, 2 * forward - first, 2 * forward, saved, values, tuple(output.shape[1:]))

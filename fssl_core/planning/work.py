@@ -17,7 +17,7 @@ from fssl_core.costs.client_load import views_of
 from fssl_core.data.datasets import Dataset, ImageSet
 from fssl_core.models.stages import reshape_layer, stages
 from fssl_core.objectives import Objective
-from fssl_core.planning.modules import Passes, passes
+from fssl_core.planning.modules import NoValues, Passes, passes
 from fssl_core.settings import Settings
 from fssl_core.training.averaging import ALL_MODELS, AveragingSettings
 from fssl_core.training.featarc import FeatArcSettings
@@ -132,7 +132,8 @@ def built(settings: TrainingSettings, data: Dataset) -> nn.Module:
     """The whole model of a run without values, made once for all settings of one form; not to be changed."""
     key = form(settings)
     if key not in _built:
-        _built[key] = settings.build_model(data).to("meta")
+        with NoValues():
+            _built[key] = settings.build_model(data).to("meta")
     return _built[key]
 
 
