@@ -9,6 +9,9 @@ from torch import nn
 from fssl_core.models.layers import Conv2d
 from fssl_core.random import generator as make_generator
 
+# Their own first values are constants.
+DRAW_NOTHING = (nn.GroupNorm, nn.LayerNorm, nn.modules.batchnorm._NormBase, nn.PReLU)
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -19,7 +22,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
     plain convolutions, PyTorch's default for standardised convolutions, ones and zeros for normalisations.
 
     Args:
-        module: on the CPU, made of linear, (transposed) convolution, group norm and batch norm layers.
+        module: on the CPU, made of linear and (transposed) convolution layers, normalisations and PReLU.
         generator: on the CPU; without one, always the same numbers.
 
     Raises:
@@ -28,7 +31,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
     if generator is None:
         generator = make_generator(0, "initialise")
     for layer in module.modules():
-        if isinstance(layer, nn.GroupNorm | nn.BatchNorm2d):
+        if isinstance(layer, DRAW_NOTHING):
             layer.reset_parameters()
         elif isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             if isinstance(layer, Conv2d) and layer.standardize:

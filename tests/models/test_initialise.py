@@ -54,6 +54,13 @@ def test_norms_start_as_the_identity():
         assert (value == expected[name]).all(), name
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: nn.PReLU(3), lambda: nn.LayerNorm(4), lambda: nn.InstanceNorm2d(4, affine=True)]
+)
+def test_layers_whose_first_values_are_constants_have_pytorchs(make):
+    assert torch.equal(values(build(make)), values(make()))
+
+
 def test_layer_without_a_rule():
     with pytest.raises(TypeError, match=r"no rule to initialise a Embedding: add one to models/initialise\.py"):
         build(lambda: nn.Sequential(nn.Embedding(3, 4)))

@@ -53,9 +53,11 @@ def test_dropout_which_draws_from_the_global_generator_is_refused(monkeypatch):
     assert build_backbone("own", width=4)
 
 
-@pytest.mark.parametrize("layer", [nn.Softmax(dim=1), nn.ChannelShuffle(2)])
+@pytest.mark.parametrize(
+    "layer", [nn.Softmax(dim=1), nn.ChannelShuffle(2), nn.PReLU(), nn.PReLU(8), nn.InstanceNorm2d(8, affine=True)]
+)
 def test_layers_that_look_across_channels_run_one_client_at_a_time_or_not_at_all(monkeypatch, layer):
-    """In one call the channels of all clients stand side by side."""
+    """In one call the channels of all clients stand side by side; parameters of PyTorch's layers are of one client."""
     register(monkeypatch, Conv2d(4, 8, 3), layer)
     settings = split_settings("smoke", architecture="own", clients=5, cut_layer=3, width=4)
     data = settings.load_data()
@@ -63,7 +65,7 @@ def test_layers_that_look_across_channels_run_one_client_at_a_time_or_not_at_all
         SettingError, match=r"backend='auto' cannot be used: expected 'loop': layers of own look across"
     ):
         settings.trainer(data, None)
-    assert settings.changed(backend="loop").trainer(data, None)
+    settings.changed(backend="loop").trainer(data, None).advance()
     assert settings.changed(cut_layer=1).trainer(data, None)  # the server has that layer
     register(monkeypatch, Conv2d(4, 8, 3), nn.GELU())
     assert settings.trainer(data, None)
