@@ -18,6 +18,8 @@ from fssl_core.objectives import MoCoV3, SimCLR
 from fssl_core.random import generator
 from fssl_core.settings import Settings
 from fssl_core.training.averaging import AveragingSettings
+from fssl_core.training.saver import Saver
+from tests.saving import EACH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +122,7 @@ def test_training_equals_adamw_by_hand():
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(runs, monkeypatch):
-    monkeypatch.setenv("FSSL_SAVE_EVERY", "0")  # after every epoch, however long a save takes
+    monkeypatch.setattr(Saver, "pace", EACH)
     settings = FineTuneSettings(**QUICK)
     table = (run(settings, progress=False).folder / "metrics.csv").read_bytes()
     summary = run(settings, progress=False).summary
