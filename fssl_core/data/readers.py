@@ -28,6 +28,7 @@ from fssl_core.files import open_file
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
 FETCH_ANEW = "Remove it and fetch the set anew; `fssl data` says how."
 LARGEST = 2**28  # bytes: of a CIFAR file, of an idx file as unpacked; the largest official one, CIFAR-100's, has 155 MB
+MEDMNIST_FORM = "expected are images of uint8, [images, side, side] or [images, side, side, 3], and labels [images, 1]"
 RATIO = 100  # how many times larger than its file an array of a MedMNIST npz may be, above LARGEST
 
 
@@ -258,9 +259,11 @@ def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple
     names = (f"{train}_images", f"{train}_labels", "test_images", "test_labels", "train_labels")
     with damaged(path):
         train_images, train_labels, test_images, test_labels, all_labels = _read_npz(path, names)
+    for images in (train_images, test_images):
+        if images.dtype != np.uint8 or images.ndim not in (3, 4):
+            raise DataError(f"{path} has images of {images.dtype} and shape {[*images.shape]}; {MEDMNIST_FORM}.")
     if train_labels.ndim != 2:
-        shape = [*train_labels.shape]
-        raise DataError(f"{path} has labels of shape {shape}; expected is [images, 1], a class for each image.")
+        raise DataError(f"{path} has labels of shape {[*train_labels.shape]}; {MEDMNIST_FORM}, a class for each image.")
     if train_labels.shape[1] != 1:
         raise DataError(f"{path} gives an image several labels; only sets of one class per image can be used.")
     with damaged(path):
@@ -289,7 +292,7 @@ def _read_npz(path: Path, names: Sequence[str]) -> list[np.ndarray]:
                 shape, _, dtype = np.lib.format.read_array_header_1_0(values)
                 size = member.file_size - values.tell()
             if dtype.kind not in "iu" or not all(type(side) is int and side >= 0 for side in shape):
-                raise ValueError(f"{name} are {dtype} of shape {shape}")
+                raise DataError(f"{path} has {name} of {dtype}; {MEDMNIST_FORM}.")
             if math.prod(shape) * dtype.itemsize != size or size > limit:
                 raise ValueError(f"{name} have {size:,} bytes, {dtype} of shape {shape}; at most {limit:,} are read")
             with archive.open(member) as values:

@@ -242,12 +242,33 @@ def test_a_medmnist_file_without_validation_images_is_named(root):
         load_dataset("medmnist/toymnist:val")
 
 
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        (np.zeros((4, 28, 28), np.float32), "train_images of float32"),
+        (np.zeros((4, 28, 28), np.int64), r"images of int64 and shape \[4, 28, 28\]"),
+        (np.zeros((4, 784), np.uint8), r"images of uint8 and shape \[4, 784\]"),
+    ],
+)
+def test_medmnist_with_images_of_another_form_is_not_called_damaged(root, images, told):
+    labels = np.array([[0], [1], [0], [1]])
+    arrays = {
+        f"{split}_{kind}": values
+        for split in ("train", "test")
+        for kind, values in (("images", images), ("labels", labels))
+    }
+    (root / "medmnist").mkdir(exist_ok=True)
+    np.savez(root / "medmnist/mine.npz", **arrays)
+    with pytest.raises(DataError, match=rf"mine\.npz has {told}.*; expected are images of uint8"):
+        load_dataset("medmnist/mine")
+
+
 def test_medmnist_whose_labels_are_a_row_is_told_so(root):
     (root / "medmnist").mkdir()
     images, labels = np.zeros((4, 28, 28), np.uint8), np.zeros(4, np.uint8)
     arrays = {"train_images": images, "train_labels": labels, "test_images": images, "test_labels": labels}
     np.savez(root / "medmnist/mine.npz", **arrays)
-    with pytest.raises(DataError, match=r"mine\.npz has labels of shape \[4\]; expected is \[images, 1\]"):
+    with pytest.raises(DataError, match=r"mine\.npz has labels of shape \[4\]; expected are .*labels \[images, 1\]"):
         load_dataset("medmnist/mine")
 
 
