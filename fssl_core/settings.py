@@ -124,9 +124,9 @@ def _naming_data(kind: type[Settings]) -> list[str]:
 
 
 @cache
-def _before(kind: type[Settings]) -> dict[str, Mapping[str, Any]]:
-    """By field, its metadata: see :func:`added`."""
-    return {field.name: field.metadata for field in dataclasses.fields(kind)}
+def _before(kind: type[Settings]) -> dict[str, Any]:
+    """Of the fields that were :func:`added`, the value that stands for what the code did before."""
+    return {field.name: field.metadata["before"] for field in dataclasses.fields(kind) if "before" in field.metadata}
 
 
 def _metadata(hint: Any) -> list[Any]:
@@ -258,12 +258,9 @@ def added(default: Any, *, before: Any) -> Any:
 
 def _identity(value: Any) -> Any:
     if isinstance(value, Settings):
-        values = ((name, getattr(value, name), metadata) for name, metadata in _before(type(value)).items())
-        return {
-            name: _identity(own)
-            for name, own, metadata in values
-            if "before" not in metadata or own != metadata["before"]
-        }
+        before = _before(type(value))
+        values = ((name, getattr(value, name)) for name in _hints(type(value)))
+        return {name: _identity(own) for name, own in values if name not in before or own != before[name]}
     return [_identity(one) for one in value] if isinstance(value, list | tuple) else value
 
 

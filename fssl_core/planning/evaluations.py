@@ -223,9 +223,8 @@ def _resistance(s: ResistanceSettings) -> Work:
 
     def halves() -> tuple[nn.Module, nn.Module]:
         channels, side, _ = target.shape
-        return cut(
-            build_backbone(s.architecture, width=s.width, norm=s.norm, image_size=side, channels=channels), s.cut_layer
-        )
+        like = {"width": s.width, "norm": s.norm, "image_size": side, "channels": channels}
+        return cut(build_backbone(s.architecture, **like, values=False), s.cut_layer)
 
     client = counted(s, "client", lambda: (halves()[0], target.shape))
     rest = counted(s, "server", lambda: (nn.Sequential(halves()[1], GlobalPool()), client.shape))

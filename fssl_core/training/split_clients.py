@@ -67,8 +67,10 @@ class SplitClients:
         if is_own(ARCHITECTURES[s.architecture]) and s.backend != "loop":
             images = torch.rand(2, 2, *data.train.images.shape[1:], generator=generator(0, "two clients"))
             if not keeps_clients_apart(client, images.to(data.train.images.device, s.dtype)):
-                looks = "look across channels, or have weights for those of one client"
-                expected = f"'loop': layers of {s.architecture} {looks}, and in one call all clients stand side by side"
+                expected = (
+                    f"'loop': layers of {s.architecture} look across channels, or have weights for those of one "
+                    "client, and in one call all clients stand side by side"
+                )
                 raise SettingError("backend", s.backend, expected)
         self._room = Room(data.train.images.device, self.bytes_for_rows)
         self.online, self.active_online = self._all_and_active(client, count)
