@@ -96,8 +96,15 @@ def public_key(private: bytes) -> bytes:
 
 
 def agree(private: bytes, public: bytes, purpose: str) -> bytes:
-    """The seed that two parties share for a purpose: each computes it from its own and the other's key."""
-    secret = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    """The seed that two parties share for a purpose: each computes it from its own and the other's key.
+
+    Raises:
+        FsslError: the other's key is none, or one of the few with which the secret is the same for all.
+    """
+    try:
+        secret = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError as error:
+        raise FsslError(f"{public.hex()} is no public key that a secret can be agreed on with.") from error
     return HKDF(SHA256(), SEED, salt=None, info=purpose.encode()).derive(secret)
 
 

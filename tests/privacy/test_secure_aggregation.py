@@ -283,6 +283,19 @@ def test_two_clients_with_one_key_are_refused():
         same[0].sealed_shares([party.public_keys() for party in same])
 
 
+@pytest.mark.parametrize("key", [bytes(32), bytes(31)], ids=["zeros", "too short"])
+@pytest.mark.parametrize("purpose", ["messages", "masking"])
+def test_a_key_that_gives_no_secret_is_refused_although_its_client_has_signed_it(purpose, key):
+    parties, server = simulated_clients(FIVE), Server(FIVE)
+    keys = [party.public_keys() for party in parties]
+    wrong = replace(keys[2], **{purpose: key})
+    keys[2] = replace(wrong, signature=sign(parties[2]._signing, wrong.signed(0)))
+    server.publish(keys)
+    with pytest.raises(FsslError, match=f"{key.hex()} is no public key"):
+        inboxes = server.deliver([party.sealed_shares(keys) for party in parties])
+        parties[0].masked_model(torch.ones(3), 0.2, inboxes[0])
+
+
 def test_signatures_of_another_round_list_or_client_count_for_nothing():
     parties, _, _ = a_round(number=4)
     everyone = range(5)
