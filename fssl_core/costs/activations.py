@@ -32,7 +32,7 @@ from fssl_core.federation.schedule import Stage
 from fssl_core.settings import check_choice, check_range
 
 ATTENTION = ("explicit", "fused")  # with or without a table of N x N weights for each head
-PRECISIONS = ("float32", "mixed")  # mixed: autocast of CUDA to 16 bits
+PRECISIONS = {"float32": 4, "mixed": 2}  # bytes of what enters and leaves a product; mixed: autocast of CUDA to 16 bits
 ADAMW_STATES = 2  # values kept for a trained parameter
 
 
@@ -61,7 +61,7 @@ def block_saved_bytes(
     """
     check_choice("attention", attention, ATTENTION)
     check_choice("precision", precision, PRECISIONS)
-    products = 4 if precision == "float32" else 2  # bytes of what enters and leaves a product
+    products = PRECISIONS[precision]
     norms = 2 * (4 * width + 4 * 2)
     linear = products * (2 * width + 3 * width + width + 2 * 4 * width)
     if attention == "fused":
@@ -83,7 +83,7 @@ def head_saved_bytes(inputs: int, widths: Iterable[int], batch: int, *, output_n
         values += inputs + normed * width
         statistics += 2 * width * normed
         inputs = width
-    return (4 if precision == "float32" else 2) * batch * values + 4 * statistics
+    return PRECISIONS[precision] * batch * values + 4 * statistics
 
 
 def client_memory(
@@ -110,7 +110,7 @@ def client_memory(
         stage: from :func:`~fssl_core.federation.schedule.schedule`; what depth dropout leaves out counts nothing.
         batch_size: images in a step.
         attention: one of ``ATTENTION``.
-        precision: one of ``PRECISIONS``; parameters have 4 bytes in both.
+        precision: a key of ``PRECISIONS``; parameters have 4 bytes in both.
         shared_frozen: the target branch uses the frozen units of the online branch, as in this package's engine. In
             Algorithm 2 it is a copy of them as well.
 
@@ -132,7 +132,7 @@ def client_memory(
         target -= total((encoder.stem, *encoder.units[: present - active])).values + encoder.positions
 
     block = block_saved_bytes(tokens, width, attention_heads, attention=attention, precision=precision)
-    images = (4 if precision == "float32" else 2) * channels * image_size**2 if 0 in stage.active else 0
+    images = PRECISIONS[precision] * channels * image_size**2 if 0 in stage.active else 0
     norm = tokens * (4 * width + 4 * 2)
     heads = head_saved_bytes(width, PROJECTOR, batch_size, output_norm=True, precision=precision)
     heads += head_saved_bytes(PROJECTOR[-1], HEADS[ssl_method], batch_size, output_norm=False, precision=precision)
