@@ -116,18 +116,9 @@ def epoch_macs(stage: Stage, model: Model, *, views: int = 1, head_views: int = 
     return views * (stem + frozen + active + aligned) + head_views * TRAINED_PASSES * model.heads.macs
 
 
-def training_macs(
-    stages: list[Stage],
-    model: Model,
-    *,
-    local_epochs: int = 3,
-    views: int = 1,
-    head_views: int = 1,
-    alignment: bool = False,
-) -> int:
-    """Multiply-adds of one input in all local epochs of one client; see :func:`epoch_macs`."""
-    epoch = [epoch_macs(stage, model, views=views, head_views=head_views, alignment=alignment) for stage in stages]
-    return sum(stage.rounds * local_epochs * macs for stage, macs in zip(stages, epoch, strict=True))
+def training_macs(stages: list[Stage], model: Model, *, local_epochs: int = 3, **options: Any) -> int:
+    """Multiply-adds of one input in all local epochs of one client; ``options`` as in :func:`epoch_macs`."""
+    return local_epochs * sum(stage.rounds * epoch_macs(stage, model, **options) for stage in stages)
 
 
 @dataclass(frozen=True)
@@ -206,14 +197,13 @@ def resources(
         most_units=DROPOUT_UNITS if add_on == "depth dropout" else None,
     )
     sent = communication_bytes(stages_, model)
-    alignment = add_on == "representation alignment"
     macs = training_macs(
         stages_,
         model,
         local_epochs=local_epochs,
         views=VIEWS[ssl_method],
         head_views=head_views,
-        alignment=alignment,
+        alignment=add_on == "representation alignment",
     )
     if method == "FedCA":
         sent += dictionary_bytes(rounds, clients, COCO_IMAGES // clients, batch_size)
@@ -246,9 +236,8 @@ def cost_curves(model: Model, *, rounds: int = 180, local_epochs: int = 3) -> pd
         sum ``round_bytes``.
     """
     rows = []
-    kinds = {"FedMoCoV3": "end-to-end", "LW-FedSSL": "layer-wise", "Prog-FedSSL": "progressive"}
-    for method, kind in kinds.items():
-        plan = schedule(kind, len(model.encoder.units), rounds=rounds)
+    for method in ("FedMoCoV3", "LW-FedSSL", "Prog-FedSSL"):
+        plan = schedule(METHODS[method][0], len(model.encoder.units), rounds=rounds)
         for number, stage in enumerate(by_round(plan), start=1):
             sent = round_bytes(stage, model)
             rows.append(
