@@ -10,8 +10,9 @@ hundred-thousandth.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
+from operator import add
 
 from torch import nn
 
@@ -51,12 +52,7 @@ class Part:
         return self.parameters + self.statistics
 
     def __add__(self, other: "Part") -> "Part":
-        return Part(
-            self.parameters + other.parameters,
-            self.statistics + other.statistics,
-            self.counters + other.counters,
-            self.macs + other.macs,
-        )
+        return Part(*map(add, astuple(self), astuple(other)))
 
 
 def total(parts: Sequence[Part]) -> Part:
@@ -109,11 +105,11 @@ def build_model(encoder: Encoder, ssl_method: str) -> Model:
 
 def counted(module: nn.Module, input_shape: Sequence[int]) -> Part:
     """Sizes of a module that gets inputs of this shape, without the batch."""
-    running = {name: value.numel() for name, value in module.named_buffers() if "running_" in name}
+    statistics = sum(value.numel() for name, value in module.named_buffers() if "running_" in name)
     counters = sum(name.endswith("num_batches_tracked") for name, _ in module.named_buffers())
     macs = forward_macs(module, input_shape)
     parameters = sum(value.numel() for value in module.parameters())
-    return Part(parameters, sum(running.values()), counters, macs.products + macs.normalisation)
+    return Part(parameters, statistics, counters, macs.products + macs.normalisation)
 
 
 def encoder_of(backbone: Backbone) -> Encoder:
