@@ -7,7 +7,7 @@ message of this package's engine, as its ledger does.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import prod
 
 import pandas as pd
@@ -169,8 +169,7 @@ def traffic_table(
                         "image_size": image_size,
                         "images": images,
                         "syncs": syncs,
-                        "activation_bytes": traffic.activation_bytes,
-                        "sync_bytes": traffic.sync_bytes,
+                        **asdict(traffic),
                         "total_bytes": traffic.total_bytes,
                     }
                 )
