@@ -246,12 +246,11 @@ def client_traffic(
         SettingError: a name that is not known.
     """
     check_choice("method", method, ROUNDS)
-    check_choice("architecture", architecture, SETUPS)
     if method != "MFCL":
         whole = backbone_sizes(architecture).parameters
         return Traffic(round_bits(whole, whole, coding), ROUNDS[method])
-    setup = SETUPS[architecture]
     both = client_sizes(architecture, with_decoder=True).parameters
+    setup = SETUPS[architecture]
     channels = plain_stack(setup.modules, CUTS[setup.modules])[-1].out_channels
     images = setup.images if images is None else images
     values = representation_values(setup.image_size, setup.image_size, channels, images)
@@ -274,7 +273,6 @@ def epoch_macs(method: str, architecture: str, *, stem: str = "cifar") -> int:
         SettingError: a name that is not known.
     """
     check_choice("method", method, ROUNDS)
-    check_choice("architecture", architecture, SETUPS)
     if method == "MFCL":
         forward = client_sizes(architecture, with_decoder=True).macs
     else:
