@@ -205,7 +205,7 @@ class ReconstructionSettings(Settings):
         self._check_enough(len(images), "the number of test images")
         pixels = draw_images(images, self.images, "attacked images", self.seed)
         module = self.clients_module(run, data)
-        views = (pixels / 255).to(_dtype(module))
+        views = (pixels / 255).to(next(module.parameters()).dtype)
         with torch.no_grad():
             return Attacked(self.represent(module, data, views[None]), views[None], views)
 
@@ -274,7 +274,3 @@ class ReconstructionSettings(Settings):
             return loss(model(batch), batch)
 
         return GradientDistance(reconstruction_loss, list(model.parameters()), views)
-
-
-def _dtype(module: nn.Module) -> torch.dtype:
-    return next(module.parameters()).dtype
