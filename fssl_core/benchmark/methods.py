@@ -24,8 +24,7 @@ import pandas as pd
 
 from fssl_core.costs.client_load import images_seen
 from fssl_core.errors import DataError, FsslError, SettingError
-from fssl_core.evaluation.knn_runs import KnnSettings
-from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.evaluation.probe_runs import KnnSettings, ProbeSettings
 from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.evaluation.untrained import UntrainedSettings, untrained
 from fssl_core.experiments import dry_run

@@ -1,4 +1,4 @@
-"""Linear probes of a pre-training, each a run of its own: on all labels or a few, on its own images or on others.
+"""kNN and linear probes of a pre-training, each a run of its own: on all labels or a few, on its own images or others.
 
 L-DAWA: Ur Rehman et al., "L-DAWA: layer-wise divergence aware weight aggregation in federated self-supervised visual
 representation learning", ICCV 2023, Section 4.3 (all labels, 1 % and 10 %) and Section 5.5 (transfer to another data
@@ -8,6 +8,9 @@ with the mean and deviation of the pre-training's own: the frozen backbone then 
 Differs from the authors' code: which images are labelled there is in files that are not released, here it is a random
 share of each class; there the probe sees pixels in [0, 1], here images normalised as in the pre-training; and there
 running statistics of batch norm may move while the probe trains, here the backbone is in evaluation mode.
+
+kNN is on the features before any projection, and on all test images. A run's own kNN accuracy may be of the projection
+layers, and is of a share of the test set, because it chooses the model to keep; this one compares engines.
 """
 
 from dataclasses import dataclass
@@ -15,10 +18,12 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from fssl_core.evaluation.downstream import HeadResult
 from fssl_core.evaluation.features import standardised, unpooled
+from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import PROTOCOLS, ProbeResult, linear_probe
 from fssl_core.evaluation.transfer import TransferSettings
-from fssl_core.settings import Count, added, check_choice
+from fssl_core.settings import Count, Temperature, added, check_choice
 
 FEATURES = ("pooled", "unpooled")
 
@@ -60,3 +65,18 @@ class ProbeSettings(TransferSettings):
             epochs=self.epochs,
             seed=self.seed,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnnSettings(TransferSettings):
+    """kNN with the labelled images as its bank; its summary has ``knn_accuracy``. Nothing is trained."""
+
+    version: ClassVar[int] = 1  # raise when results change: stored runs are then computed again
+    measure: ClassVar[str] = "knn"
+
+    k: Count = 200
+    temperature: Temperature = 0.1
+
+    def train_head(self, train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, classes: int) -> HeadResult:
+        found = knn_accuracy(train_x, train_y, test_x, test_y, k=self.k, temperature=self.temperature)
+        return HeadResult((found,))
