@@ -24,8 +24,8 @@ import pandas as pd
 
 from fssl_core.costs.client_load import images_seen
 from fssl_core.errors import DataError, FsslError, SettingError
+from fssl_core.evaluation.downstream import TransferSettings
 from fssl_core.evaluation.probe_runs import KnnSettings, ProbeSettings
-from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.evaluation.untrained import UntrainedSettings, untrained
 from fssl_core.experiments import dry_run
 from fssl_core.experiments.profiles import REAL, averaging_settings, split_settings

@@ -25,9 +25,9 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.data.randaugment import RandAugment
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.evaluation.downstream import TransferSettings
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.metrics import chance, classification_metrics, mean_over_batches
-from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.models import GlobalPool, TwinNorm
 from fssl_core.models.heads import MLP
 from fssl_core.precision import chosen_precision, versions_of

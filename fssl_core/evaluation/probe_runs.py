@@ -18,11 +18,10 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from fssl_core.evaluation.downstream import HeadResult
+from fssl_core.evaluation.downstream import HeadResult, TransferSettings
 from fssl_core.evaluation.features import standardised, unpooled
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import PROTOCOLS, ProbeResult, linear_probe
-from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.settings import Count, Temperature, added, check_choice
 
 FEATURES = ("pooled", "unpooled")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fssl_core.errors import SettingError
+from fssl_core.evaluation.downstream import TransferSettings
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.evaluation.transfer import TransferSettings
 from fssl_core.experiments.profiles import REAL, SMALL_HEADS
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES

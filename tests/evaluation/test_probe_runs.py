@@ -9,13 +9,13 @@ from torch import nn
 
 from fssl_core.data import load_dataset
 from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation.downstream import balanced_subset
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.evaluation.probe_runs import KnnSettings, ProbeSettings
 from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
-from fssl_core.evaluation.transfer import balanced_subset
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.experiments.store import run, run_all
 from fssl_core.models import GlobalPool
