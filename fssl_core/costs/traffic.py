@@ -88,7 +88,6 @@ def engine_traffic(
     symmetric: bool = True,
     sampled: bool = True,
     freeze_client: bool = False,
-    image_size: int | None = None,
 ) -> tuple[EngineTraffic, ...]:
     """What the split engine sends for one client in one epoch, to the byte.
 
@@ -106,7 +105,6 @@ def engine_traffic(
             ``SplitSettings.both_views``.
         sampled: the client takes part in this epoch.
         freeze_client: the client part is neither trained nor synchronised.
-        image_size: side in pixels; the backbone's own unless given.
 
     Returns:
         One record for each purpose and direction that occurs.
@@ -117,7 +115,7 @@ def engine_traffic(
     check_range("images", images, low=0)
     check_range("syncs", syncs, low=0)
     views = 2 if symmetric else 1
-    latents = VALUE_BYTES * images * views * prod(latent_shape(backbone, cut_layer, image_size))
+    latents = VALUE_BYTES * images * views * prod(latent_shape(backbone, cut_layer))
     models = VALUE_BYTES * syncs * client_elements(backbone, cut_layer)
     synchronised = ("parameters", "momentum_parameters") if momentum_sync else ("parameters",)
     records = []

@@ -35,10 +35,7 @@ def numbers():
         return client_load(run, data).memory_bytes / MIB
 
     backbone = end.changed(norm="group").build_backbone(data, generator(0, "sizes"))
-    sent = {
-        cut: engine_traffic(backbone, cut, images=1, syncs=1, momentum_sync=True, image_size=data.image_size)
-        for cut in (1, 9)
-    }
+    sent = {cut: engine_traffic(backbone, cut, images=1, syncs=1, momentum_sync=True) for cut in (1, 9)}
     models, image = (
         {
             cut: end.rounds * end.local_epochs / MIB * sum(one.bytes for one in parts if one.purpose in purposes)
