@@ -104,8 +104,8 @@ def match(
         NonFiniteLossError: the search has diverged.
     """
     check_range("iterations", iterations, 1)
-    for name, value in (("learning_rate", learning_rate), ("total_variation_weight", total_variation_weight)):
-        check_range(name, value, 0)
+    check_range("learning_rate", learning_rate, 0)
+    check_range("total_variation_weight", total_variation_weight, 0)
     check_range("gradient_weight", gradient_weight, 0)
     _check_sent(sent)
     images = start.clone().requires_grad_()
