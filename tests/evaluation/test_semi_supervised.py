@@ -11,15 +11,7 @@ from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings, labelle
 from fssl_core.experiments.store import run, run_all
 from fssl_core.random import generator
 from fssl_core.settings import Settings
-
-
-def blobs(count, seed, classes=5, dim=8, spread=0.6):
-    """Features around one centre per class, and their labels."""
-    rng = torch.Generator().manual_seed(seed)
-    centres = torch.randn(classes, dim, generator=torch.Generator().manual_seed(7))
-    labels = torch.randint(0, classes, (count,), generator=rng)
-    return centres[labels] + spread * torch.randn(count, dim, generator=rng), labels
-
+from tests.evaluation.test_linear_probe import blobs
 
 # ------------------------------------------------------------------------------------------------- training a head
 
