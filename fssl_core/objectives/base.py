@@ -90,6 +90,7 @@ class Objective(Settings, ABC):
     compares: ClassVar[bool] = False  # the loss compares the images of a batch with one another
     shares: ClassVar[bool] = False  # clients exchange something made of their images beside the model: see pool
     begins: ClassVar[bool] = False  # clients send something before they train for the first time: see Learner.begin
+    replaced: ClassVar[dict[str, str]] = {}  # heads that cannot be set, and what there is instead
     # A method may make a setting of these. Were they settings of all methods, stored runs would change their names.
     output_norm: ClassVar[str] = "none"  # batch norm at the projector's end: "none", "affine", "plain"; see MLP
     output_bias: ClassVar[bool] = True  # the heads' last layers have a bias where no batch norm follows
@@ -103,7 +104,10 @@ class Objective(Settings, ABC):
 
     def check(self) -> None:
         check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
-        if not self.projector and not self.supervised:
+        for head, instead in self.replaced.items():
+            if getattr(self, head):
+                raise SettingError(head, getattr(self, head), f"(): {instead}")
+        if not self.projector and "projector" not in self.replaced:
             raise SettingError("projector", self.projector, "the width of at least one layer")
         if self.predictor and self.predictor[-1:] != self.projector[-1:]:
             expected = f"widths that end like those of projector={self.projector!r}, whose embeddings it predicts"

@@ -21,12 +21,12 @@ from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.models import Backbone, GlobalPool
+from fssl_core.models import Backbone
 from fssl_core.models.heads import MLP
 from fssl_core.objectives.base import Learner, Objective, SelfSupervisedModel, classify
 from fssl_core.settings import NonNegative, Range, Temperature
@@ -60,6 +60,7 @@ class Moon(Objective):
     """
 
     supervised: ClassVar[bool] = True
+    replaced: ClassVar[dict[str, str]] = {"predictor": "the output layer follows the projection head"}
 
     name: str = "moon"
     projector: tuple[int, ...] = (512, 256)  # 256: Section 4.1; the hidden one is as wide as ResNet-18's features
@@ -68,17 +69,10 @@ class Moon(Objective):
     contrast_weight: NonNegative = 5.0  # Section 4.1: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet
     temperature: Temperature = 0.5
 
-    def check(self) -> None:
-        if self.predictor:
-            raise SettingError("predictor", self.predictor, "(): the output layer follows the projection head")
-        if not self.projector:
-            raise SettingError("projector", self.projector, "the width of at least one layer")
-        super().check()
-
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
-        projector = MLP(backbone.feature_dim, self.projector, batch_norm=self.head_norm, generator=init)
-        classifier = MLP(self.projector[-1], (self.classes,), generator=init)
-        return SelfSupervisedModel(nn.Sequential(backbone, GlobalPool()), projector, classifier)
+        model = super().build_model(backbone, init)
+        model.predictor = MLP(self.projector[-1], (self.classes,), generator=init)
+        return model
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "MoonLearner":
         return MoonLearner(self, online, target)

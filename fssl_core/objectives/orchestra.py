@@ -45,7 +45,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.devices import in_full_precision
-from fssl_core.errors import DataError, SettingError
+from fssl_core.errors import DataError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone
 from fssl_core.models.heads import MLP
@@ -146,6 +146,7 @@ class Orchestra(Objective):
 
     has_target: ClassVar[bool] = True
     shares: ClassVar[bool] = True
+    replaced: ClassVar[dict[str, str]] = {"predictor": "the layer that tells rotations is in its place"}
 
     name: str = "orchestra"
     projector: tuple[int, ...] = (512, 512)
@@ -163,8 +164,6 @@ class Orchestra(Objective):
         return self.start == "clusters"
 
     def check(self) -> None:
-        if self.predictor:
-            raise SettingError("predictor", self.predictor, "(): the layer that tells rotations is in its place")
         super().check()
         check_choice("views", self.views, (2, 3))
         check_choice("start", self.start, STARTS)
@@ -172,7 +171,8 @@ class Orchestra(Objective):
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         model = super().build_model(backbone, init)
-        return SelfSupervisedModel(model.encoder, model.projector, MLP(self.projector[-1], (ANGLES,), generator=init))
+        model.predictor = MLP(self.projector[-1], (ANGLES,), generator=init)
+        return model
 
     def learner(self, online: ClientMatrix, target: ClientMatrix | None) -> "OrchestraLearner":
         return OrchestraLearner(self, online, target)

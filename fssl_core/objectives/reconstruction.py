@@ -73,15 +73,16 @@ class Reconstruction(Objective):
     """
 
     pairs: ClassVar[bool] = True
+    replaced: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("projector", "predictor"), "the decoder follows the client module"
+    )
+
     name: str = "reconstruction"
     projector: tuple[int, ...] = ()
     loss: str = "bce"
 
     def check(self) -> None:
-        check_choice("name", self.name, ["reconstruction"])
-        for name in ("projector", "predictor"):
-            if getattr(self, name):
-                raise SettingError(name, getattr(self, name), "(): the decoder follows the client module")
+        super().check()
         check_choice("loss", self.loss, LOSSES)
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> nn.Module:

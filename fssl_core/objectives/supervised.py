@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool
 from fssl_core.models.heads import MLP
@@ -28,16 +27,11 @@ class Supervised(Objective):
     """
 
     supervised: ClassVar[bool] = True
+    replaced: ClassVar[dict[str, str]] = dict.fromkeys(("projector", "predictor"), "the classifier follows the encoder")
 
     name: str = "supervised"
     projector: tuple[int, ...] = ()
     classes: Annotated[int, Range(2)] = 10
-
-    def check(self) -> None:
-        for name in ("projector", "predictor"):
-            if getattr(self, name):
-                raise SettingError(name, getattr(self, name), "(): the classifier follows the encoder")
-        super().check()
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         classifier = MLP(backbone.feature_dim, (self.classes,), generator=init)
