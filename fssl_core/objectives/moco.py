@@ -10,6 +10,7 @@ The split engine uses :class:`KeyQueue` and :func:`info_nce` on its own; :class:
 client, for federated averaging.
 """
 
+import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -163,15 +164,14 @@ class MoCoLearner(Learner):
         self.queue.push(keys)
 
     def initial_state(self, generator: torch.Generator) -> dict[str, Any]:
-        memory = torch.zeros_like(self.queue.state_dict()["memory"])
+        memory, pushed = torch.zeros_like(self.queue.state_dict()["memory"]), 0
         if self.objective.negatives == "random":
             memory = F.normalize(torch.randn(memory.shape, generator=generator), dim=1).to(memory)
-        pushed = len(memory) if self.objective.negatives == "random" else 0
+            pushed = len(memory)
         return {"queue": {"memory": memory, "pushed": pushed}, "waiting": []}
 
     def state_dict(self) -> dict[str, Any]:
-        queue = self.queue.state_dict()
-        return {"queue": queue | {"memory": queue["memory"].clone()}, "waiting": list(self._waiting)}
+        return {"queue": copy.deepcopy(self.queue.state_dict()), "waiting": list(self._waiting)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.queue.load_state_dict(state["queue"])

@@ -36,6 +36,7 @@ Differs from that code:
 - Layer by layer, what is rotated is the output of the frozen layers, not the image.
 """
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -245,8 +246,7 @@ class OrchestraLearner(Learner):
         return {"memory": torch.zeros_like(self.memory.state_dict()["memory"]), "pushed": 0}
 
     def state_dict(self) -> dict[str, Any]:
-        state = self.memory.state_dict()
-        return state | {"memory": state["memory"].clone()}
+        return copy.deepcopy(self.memory.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.memory.load_state_dict(state)
