@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
@@ -21,13 +20,6 @@ class GlobalPool(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-class Head(nn.Sequential):
-    """Layers whose output, of which losses and dictionaries are made, has the precision of their weights."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).to(next(self.parameters()).dtype)
-
-
 class PlainBatchNorm(BatchNorm2d):
     """Batch norm of ``[B, channels]`` without scale and shift."""
 
@@ -35,14 +27,11 @@ class PlainBatchNorm(BatchNorm2d):
         super().__init__(channels)
         self.affine, self.weight, self.bias = False, None, None
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            self.num_batches_tracked.add_(1)
-        return F.batch_norm(x, self.running_mean, self.running_var, None, None, self.training, self.momentum, self.eps)
 
-
-class MLP(Head):
+class MLP(nn.Sequential):
     """Projection or prediction head: linear layers with ReLU between them; ``[B, in_dim]`` to ``[B, widths[-1]]``.
+
+    The output, of which losses and dictionaries are made, has the precision of the weights.
 
     Args:
         in_dim: width of the input.
@@ -79,3 +68,6 @@ class MLP(Head):
             layers.append((BatchNorm2d if output_norm == "affine" else PlainBatchNorm)(widths[-1]))
         super().__init__(*layers)
         initialise_(self, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).to(next(self.parameters()).dtype)

@@ -151,16 +151,9 @@ class BatchNorm2d(nn.BatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             self.num_batches_tracked.add_(1)
-        return F.batch_norm(
-            x,
-            self.running_mean.view(-1),  # a view, never a copy: training updates it in place
-            self.running_var.view(-1),
-            self.weight.flatten(),
-            self.bias.flatten(),
-            self.training,
-            self.momentum,
-            self.eps,
-        )
+        weight, bias = (None if value is None else value.flatten() for value in (self.weight, self.bias))
+        mean, variance = self.running_mean.view(-1), self.running_var.view(-1)  # not copies: training updates them
+        return F.batch_norm(x, mean, variance, weight, bias, self.training, self.momentum, self.eps)
 
 
 def norm_layer(
