@@ -78,18 +78,13 @@ def build_backbone(
     if not values:
         with torch.device("meta"):
             return make()
-    if name not in VITS:
-        backbone = build(make, generator)
-        _check_layers(name, backbone)
-        if is_own(ARCHITECTURES[name]):
-            _check_maps(name, backbone)
-        return backbone
-    with torch.device("meta"):  # as in `build`
-        backbone = make()
-    return initialise_vit_(backbone.to_empty(device="cpu"), generator)
+    backbone = build(make, generator, initialise_vit_ if name in VITS else initialise_)
+    if is_own(ARCHITECTURES[name]):
+        _check_own(name, backbone)
+    return backbone
 
 
-def _check_layers(name: str, backbone: Backbone) -> None:
+def _check_own(name: str, backbone: Backbone) -> None:
     # A client matrix would only say that shapes or dtypes do not fit, and not before the first step.
     for layer in backbone.modules():
         if type(layer) in TORCHS_OWN:
@@ -98,9 +93,6 @@ def _check_layers(name: str, backbone: Backbone) -> None:
         if isinstance(layer, _DropoutNd) and layer.p:  # it draws from torch's global generator
             expected = f"a model without {type(layer).__name__}, with which equal settings do not give equal numbers"
             raise SettingError("architecture", name, expected)
-
-
-def _check_maps(name: str, backbone: Backbone) -> None:
     shape = output_shape(backbone, backbone.channels, backbone.image_size)
     if len(shape) != 3 or shape[0] != backbone.feature_dim:
         expected = (

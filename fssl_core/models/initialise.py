@@ -45,8 +45,8 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
     return module
 
 
-def build(make: Callable[[], M], generator: torch.Generator | None = None) -> M:
-    """What ``make()`` returns, on the CPU, with the first values of :func:`initialise_` only."""
+def build(make: Callable[[], M], generator: torch.Generator | None = None, fill: Callable = initialise_) -> M:
+    """What ``make()`` returns, on the CPU, with the first values that ``fill(module, generator)`` gives it only."""
     with torch.device("meta"):  # layers draw default values when made, from the global generator: none on "meta"
         module = make()
-    return initialise_(module.to_empty(device="cpu"), generator)
+    return fill(module.to_empty(device="cpu"), generator)
