@@ -46,16 +46,13 @@ def k_means(points: Tensor, groups: int, members: Tensor | None = None) -> Tenso
         SettingError: fewer points than groups.
     """
     check_range("groups", groups, 1, len(points))
-    if members is None or (members < 0).all():
-        members, centroids = torch.full((len(points),), -1), far_apart(points, groups)
-    else:
-        present = members.unique()
-        present = present[present >= 0]
-        means = torch.stack([points[members == group].mean(0) for group in present.tolist()])
-        centroids = points.new_empty(groups, points.shape[1])
-        centroids[present] = means
-        empty = torch.tensor([group for group in range(groups) if group not in present.tolist()], dtype=torch.int64)
-        centroids[empty] = far_apart(points, groups, means)[len(means) :]
+    if members is None:
+        members = torch.full((len(points),), -1)
+    present = [group for group in range(groups) if (members == group).any()]
+    empty = [group for group in range(groups) if group not in present]
+    means = torch.stack([points[members == group].mean(0) for group in present]) if present else None
+    centroids = points.new_empty(groups, points.shape[1])
+    centroids[present + empty] = far_apart(points, groups, means)
     for _ in range(ITERATIONS):
         nearest = _distances(points, centroids).argmin(1)
         if torch.equal(nearest, members):
