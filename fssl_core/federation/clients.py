@@ -34,6 +34,7 @@ class ClientMatrix:
         blocks: by name, parameters first, the state of all clients ``[clients, *shape]``. Those of parameters are
             views of ``weights``; a buffer (batch norm's statistics) has memory of its own, because autograd would
             take its update during a forward pass for a change of the weights.
+        parameter_names: of these blocks, the names of those that are parameters.
         elements: numbers in one client's state (parameters and buffers): what one client sends at a synchronisation.
     """
 
@@ -50,12 +51,13 @@ class ClientMatrix:
             torch.empty(clients * self.parameters, dtype=like.dtype, device=like.device), requires_grad=False
         )
         self.parameter_blocks = self._views_by_name(self.weights.detach(), shapes)
-        buffers = {  # contiguous: of a single number a clone would keep expand's stride of 0, which cuBLAS refuses
+        self._buffers = {  # contiguous: of a single number a clone would keep expand's stride of 0, which cuBLAS refuses
             name: value.expand(clients, *value.shape).clone(memory_format=torch.contiguous_format)
             for name, value in state.items()
             if name not in shapes
         }
-        self.blocks = {**self.parameter_blocks, **buffers}
+        self.blocks = {**self.parameter_blocks, **self._buffers}
+        self.parameter_names = list(shapes)
         self._model = model
         self.load_state_dict(state)
 
@@ -131,10 +133,6 @@ class ClientMatrix:
         for block, part in zip(self.blocks.values(), parts, strict=True):
             block[client] = part.view(block.shape[1:])
 
-    @property
-    def parameter_names(self) -> list[str]:
-        return list(self.parameter_blocks)
-
     @torch.no_grad()
     def zero_(self) -> None:
         """The parameters of all clients are 0."""
@@ -147,21 +145,15 @@ class ClientMatrix:
             return {"weights": weights} | {name: block[:1] for name, block in self._buffers.items()}
         return {"weights": self.weights.detach(), **self._buffers}
 
-    @property
-    def _buffers(self) -> dict[str, Tensor]:
-        return {name: block for name, block in self.blocks.items() if name not in self.parameter_blocks}
-
     @torch.no_grad()
     def load_all_rows(self, rows: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`all_rows` gave, of a matrix of the same model and number of clients."""
         for name, block in self._buffers.items():
             block.copy_(rows[name])
-        if len(rows["weights"]) == len(self.weights):
-            self.weights.copy_(rows["weights"])
-            return
-        parts = rows["weights"].split([block[0].numel() for block in self.parameter_blocks.values()])
+        count = len(rows["weights"]) // self.parameters  # one row where all are equal
+        parts = rows["weights"].split([count * block[0].numel() for block in self.parameter_blocks.values()])
         for block, part in zip(self.parameter_blocks.values(), parts, strict=True):
-            block.copy_(part.view(block.shape[1:]))
+            block.copy_(part.view(count, *block.shape[1:]))
 
     @torch.no_grad()
     def take(self, source: "ClientMatrix | Rows", rows: Sequence[int] | Tensor) -> None:
@@ -305,15 +297,14 @@ def misalignment(
     """Sum over clients and parameters of ``|online - momentum|``: Eq. 2 of MonAcoSFL, before its division.
 
     Args:
-        online, momentum: matrices of the same model.
-        clients: the rows to count; None for all.
+        online, momentum: of the same model.
+        clients: the rows to count; None for all those of matrices.
 
     Returns:
         a scalar; divide by clients x parameters for the mean of Eq. 2.
     """
-    if clients is None and isinstance(online, ClientMatrix) and isinstance(momentum, ClientMatrix):
+    if clients is None:
         return (online.weights - momentum.weights).abs_().sum()
-    clients = range(online.clients) if clients is None else clients
     gaps = ((online.select(name, clients) - momentum.select(name, clients)) for name in online.parameter_names)
     return sum(gap.abs().sum() for gap in gaps)
 

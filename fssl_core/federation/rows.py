@@ -67,7 +67,7 @@ class Rows:
         ends = accumulate((block.numel() for block in like.blocks.values()), initial=0)
         shapes = [block.shape[1:] for block in like.blocks.values()]
         self._spans = {name: (*span, shape) for name, span, shape in zip(names, pairwise(ends), shapes, strict=True)}
-        self._of_parameters = list(like.parameter_blocks)
+        self.parameter_names = like.parameter_names
         size = clients * self.elements * like.weights.element_size()
         self.place = self.device if room is None or room.takes(size) else torch.device("cpu")
         self._rows = [self._settled(like.row(0))] * clients
@@ -88,10 +88,6 @@ class Rows:
     def blocks(self) -> dict[str, Tensor]:
         """As those of a :class:`ClientMatrix`, but copies."""
         return {name: self.select(name, range(self.clients)) for name in self._spans}
-
-    @property
-    def parameter_names(self) -> list[str]:
-        return self._of_parameters
 
     def state_dict(self, client: int | None = None) -> dict[str, Tensor]:
         """A copy of one client's state; with None, of the average over all clients."""

@@ -149,4 +149,4 @@ def test_misalignment_is_that_of_matrices():
     stored = [Rows(model(), CLIENTS) for _ in range(2)]
     for matrix, rows_ in zip((one, other), stored, strict=True):
         matrix.put(rows_, range(CLIENTS))
-    torch.testing.assert_close(misalignment(*stored), misalignment(one, other))
+    torch.testing.assert_close(misalignment(*stored, torch.arange(CLIENTS)), misalignment(one, other))
