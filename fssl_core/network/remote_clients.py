@@ -12,7 +12,6 @@ than the others is named. Nobody is dropped for it: uneven clients move unevenly
 judge.
 """
 
-import copy
 import math
 from collections.abc import Iterator
 from statistics import median
@@ -26,7 +25,8 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import FsslError, NonFiniteLossError
 from fssl_core.federation.clients import ClientForward, ClientMatrix
 from fssl_core.federation.participation import sample_clients
-from fssl_core.network.messages import Layout, Message
+from fssl_core.models.cutting import output_shape
+from fssl_core.network.messages import Layout, Message, layout
 from fssl_core.network.peers import Peers
 from fssl_core.notices import say
 from fssl_core.training.split import SplitSettings
@@ -41,15 +41,11 @@ def layouts(settings: SplitSettings, client: nn.Module, data: Dataset) -> tuple[
     """What a client's activations and its model have to look like.
 
     Args:
-        client: the first layers; used with an empty image.
+        client: the first layers.
     """
-    s, images = settings, data.train.images
-    count = s.client_batch * (2 if s.both_views else 1)  # views * batch
-    with torch.no_grad():
-        blank = torch.zeros(1, *images.shape[1:], dtype=s.dtype, device=images.device)
-        latents = copy.deepcopy(client).eval()(blank)
-    state = {name: (value.dtype, tuple(value.shape)) for name, value in client.state_dict().items()}
-    return {"activations": (s.dtype, (count, *latents.shape[1:]))}, state
+    count = settings.client_batch * (2 if settings.both_views else 1)  # views * batch
+    shape = output_shape(client, data.channels, data.image_size)
+    return {"activations": (settings.dtype, (count, *shape))}, layout(client.state_dict())
 
 
 class RemoteClients(SplitClients):
