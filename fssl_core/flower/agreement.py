@@ -18,7 +18,7 @@ from fssl_core.experiments.profiles_ldawa import ldawa_settings
 from fssl_core.settings import flat
 from fssl_core.training.averaging import AveragingSettings
 
-SERVER_ONLY = ("wait", "timeout")  # no settings: see the server
+SERVER_ONLY = {"wait": 300.0, "timeout": 3600.0}  # seconds unless given; no settings: see the server
 
 
 def run_settings(config: Mapping[str, Any]) -> AveragingSettings:

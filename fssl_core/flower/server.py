@@ -17,11 +17,12 @@ from fssl_core.experiments.manifest import finish
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
-from fssl_core.flower.agreement import run_settings, terms
+from fssl_core.flower.agreement import SERVER_ONLY, run_settings, terms
 from fssl_core.flower.replies import ReplyError, read_join
 from fssl_core.flower.strategy import AveragingStrategy
 from fssl_core.notices import notice, printable
 from fssl_core.paths import runs_root
+from fssl_core.settings import NonNegative, checked
 from fssl_core.training.averaging import AveragingTrainer
 from fssl_core.training.checkpoint import full_disk_explained
 
@@ -32,10 +33,11 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train a federation; what a run leaves goes to the folder ``flower/<run ID>`` beside the stored runs."""
     config, settings = context.run_config, run_settings(context.run_config)
+    wait, timeout = (checked(name, config.get(name, default), NonNegative) for name, default in SERVER_ONLY.items())
     session = Session(precision=settings.precision)
     keep_freed_memory()
     trainer = AveragingTrainer(settings, settings.load_data(default_device()))
-    nodes, images = admit(grid, terms(settings, trainer.data), settings.clients, float(config.get("wait", 300)))
+    nodes, images = admit(grid, terms(settings, trainer.data), settings.clients, wait)
     for client, count in images.items():
         if count != trainer.images[client]:
             notice(f"client {client} says that it has {count} images of its own, and counts for as many.")
@@ -46,7 +48,7 @@ def main(grid: Grid, context: Context) -> None:
         write_json(run.folder / "settings.json", settings.as_dict())
     strategy = AveragingStrategy(trainer, nodes)
     with repeatable_kernels():
-        first, timeout = ArrayRecord(trainer.shared.state_dict(0)), float(config.get("timeout", 3600))
+        first = ArrayRecord(trainer.shared.state_dict(0))
         strategy.start(grid, first, num_rounds=settings.rounds, timeout=timeout)
         summary = trainer.summary()
     trainer.write(run)

@@ -188,6 +188,12 @@ def test_too_few_clients_in_time_is_an_error():
         served(SMALL, grid)
 
 
+@pytest.mark.parametrize(("name", "value"), [("wait", "soon"), ("timeout", "1h"), ("timeout", -1.0)])
+def test_seconds_that_are_none_are_refused_before_anybody_is_waited_for(name, value):
+    with pytest.raises(SettingError, match=f"{name}={value!r} cannot be used"):
+        server.main(None, context(SMALL | {name: value}))
+
+
 def test_when_a_client_is_lost_the_rounds_go_on_with_the_others(capsys):
     config = SMALL | {"method": "FedAvg", "rounds": 3}
     grid = nodes(config, silent={1: 2})
