@@ -177,4 +177,4 @@ class EUC(ClientUpdate):
         return few
 
 
-CLIENT_UPDATES: dict[str, type[ClientUpdate]] = {kind().name: kind for kind in (ClientUpdate, FedU, FedEMA, EUC)}
+CLIENT_UPDATES: dict[str, type[ClientUpdate]] = {kind.name: kind for kind in (ClientUpdate, FedU, FedEMA, EUC)}

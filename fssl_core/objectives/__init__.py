@@ -15,15 +15,7 @@ from fssl_core.objectives.simsiam import SimSiam
 from fssl_core.objectives.supervised import Supervised
 
 OBJECTIVES: dict[str, type[Objective]] = {
-    "moco-v2": MoCoV2,
-    "byol": BYOL,
-    "simclr": SimCLR,
-    "barlow-twins": BarlowTwins,
-    "simsiam": SimSiam,
-    "moco-v3": MoCoV3,
-    "fedca": FedCA,
-    "orchestra": Orchestra,
-    "supervised": Supervised,
+    kind.name: kind for kind in (MoCoV2, BYOL, SimCLR, BarlowTwins, SimSiam, MoCoV3, FedCA, Orchestra, Supervised)
 }
 
 __all__ = [
