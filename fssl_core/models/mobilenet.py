@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from fssl_core.models.cutting import Backbone
 from fssl_core.models.layers import CHANNELS_PER_GROUP, conv_norm
+from fssl_core.models.resnet import shortcut
 from fssl_core.settings import check_choice
 
 # Expansion, channels and number of blocks of the seven stages
@@ -34,8 +35,7 @@ class InvertedResidual(nn.Module):
         self.project = conv_norm(norm, hidden, out_channels, 1)
         self.stride = stride
         if stride == 1:
-            same = in_channels == out_channels
-            self.shortcut = nn.Identity() if same else conv_norm("batch", in_channels, out_channels, 1)
+            self.shortcut = shortcut("batch", in_channels, out_channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.project(F.relu_(self.depthwise(F.relu_(self.expand(x)))))
