@@ -84,6 +84,15 @@ def trained(settings: SplitSettings, address: str, *work: Callable, **options) -
     return served, futures[: len(work)]
 
 
+def joined(link: Link, number: int) -> Member:
+    """A client that the server has let in, and that is ready."""
+    link.send(Message("hello", {"versions": versions(), "client": number}))
+    client, settings, _ = read_welcome(link.receive(PATIENCE))
+    member = Member(settings, client, settings.load_data())
+    link.send(Message("ready"))
+    return member
+
+
 def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[Link], None]) -> Callable[[], None]:
     """A client that does its part until an (epoch, step) is asked for, and then something else.
 
@@ -92,10 +101,7 @@ def deserter(address: str, number: int, when: tuple[int, int], deed: Callable[[L
 
     def run() -> None:
         link = Link(address, timeout=60)
-        link.send(Message("hello", {"versions": versions(), "client": number}))
-        client, settings, _ = read_welcome(link.receive(PATIENCE))
-        member = Member(settings, client, settings.load_data())
-        link.send(Message("ready"))
+        member = joined(link, number)
         while True:
             message = link.receive()
             if message.kind == "forward" and (message.fields["epoch"], message.fields["step"]) == when:
@@ -218,10 +224,7 @@ def liar(
 
     def run() -> str:
         link = Link(address, timeout=timeout, **options)
-        link.send(Message("hello", {"versions": versions(), "client": number}))
-        client, settings, _ = read_welcome(link.receive(PATIENCE))
-        member = Member(settings, client, settings.load_data())
-        link.send(Message("ready"))
+        member = joined(link, number)
         try:
             while (message := link.receive()).kind not in ("refused", "stopped", "finished"):
                 for answer in member.answer(message):

@@ -99,15 +99,7 @@ def test_the_head_has_two_layers_without_batch_norm_and_the_output_layer_reads_i
 
 
 def test_training_lowers_the_loss():
-    client = with_references(moon())
-    labels, losses = torch.arange(8) % 4, []
-    for _ in range(20):
-        loss, _ = client.learner.loss(two_views(), labels)
-        loss.backward()
-        with torch.no_grad():
-            client.online.weights -= 0.02 * client.online.weights.grad
-        client.online.weights.grad.zero_()
-        losses.append(loss.item())
+    losses = with_references(moon()).train([two_views()] * 20, 0.02)
     assert losses[-1] < 0.7 * losses[0]
 
 
