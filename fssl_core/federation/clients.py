@@ -42,7 +42,7 @@ class ClientMatrix:
         if clients < 1:
             raise SettingError("clients", clients, "at least 1")
         state = model.state_dict()
-        shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        self._shapes = shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
         like = next(iter(state.values()))
         self.clients = clients
         self.elements = sum(value.numel() for value in state.values())
@@ -50,8 +50,8 @@ class ClientMatrix:
         self.weights = nn.Parameter(
             torch.empty(clients * self.parameters, dtype=like.dtype, device=like.device), requires_grad=False
         )
-        self.parameter_blocks = self._views_by_name(self.weights.detach(), shapes)
-        self._buffers = {  # contiguous: of a single number a clone would keep expand's stride of 0, which cuBLAS refuses
+        self.parameter_blocks = self._views_by_name(self.weights.detach())
+        self._buffers = {  # contiguous: of one number a clone would keep expand's stride of 0, which cuBLAS refuses
             name: value.expand(clients, *value.shape).clone(memory_format=torch.contiguous_format)
             for name, value in state.items()
             if name not in shapes
@@ -61,10 +61,11 @@ class ClientMatrix:
         self._model = model
         self.load_state_dict(state)
 
-    def _views_by_name(self, flat: Tensor, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-        """The ``[clients, *shape]`` blocks of a tensor laid out as ``weights``."""
-        blocks = flat.split([self.clients * shape.numel() for shape in shapes.values()])
-        return {name: block.view(self.clients, *shapes[name]) for name, block in zip(shapes, blocks, strict=True)}
+    def _views_by_name(self, flat: Tensor) -> dict[str, Tensor]:
+        """The ``[rows, *shape]`` blocks of a tensor laid out as the ``weights`` of some rows."""
+        rows = len(flat) // self.parameters
+        blocks = flat.split([rows * shape.numel() for shape in self._shapes.values()])
+        return {name: block.view(rows, *self._shapes[name]) for name, block in zip(self._shapes, blocks, strict=True)}
 
     def requires_grad_(self) -> "ClientMatrix":
         """Make room for gradients: modules made from now on accumulate theirs into ``weights.grad``."""
@@ -90,10 +91,7 @@ class ClientMatrix:
 
     def _bind(self, part: Callable[[Tensor], Tensor]) -> nn.Module:
         """A copy of the model whose parameters, gradients and buffers are ``part`` of the blocks."""
-        gradients: dict[str, Tensor] = {}
-        if self.weights.grad is not None:
-            shapes = {name: block.shape[1:] for name, block in self.parameter_blocks.items()}
-            gradients = self._views_by_name(self.weights.grad, shapes)
+        gradients = {} if self.weights.grad is None else self._views_by_name(self.weights.grad)
         module = _shell(self._model)
         for name, block in self.blocks.items():
             owner_name, _, leaf = name.rpartition(".")
@@ -148,12 +146,9 @@ class ClientMatrix:
     @torch.no_grad()
     def load_all_rows(self, rows: Mapping[str, Tensor]) -> None:
         """Take over what :meth:`all_rows` gave, of a matrix of the same model and number of clients."""
-        for name, block in self._buffers.items():
-            block.copy_(rows[name])
-        count = len(rows["weights"]) // self.parameters  # one row where all are equal
-        parts = rows["weights"].split([count * block[0].numel() for block in self.parameter_blocks.values()])
-        for block, part in zip(self.parameter_blocks.values(), parts, strict=True):
-            block.copy_(part.view(count, *block.shape[1:]))
+        blocks = {**rows, **self._views_by_name(rows["weights"])}  # of one row where all are equal
+        for name, block in self.blocks.items():
+            block.copy_(blocks[name])
 
     @torch.no_grad()
     def take(self, source: "ClientMatrix | Rows", rows: Sequence[int] | Tensor) -> None:
