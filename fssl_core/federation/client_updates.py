@@ -137,12 +137,10 @@ class FedU(DivergenceAware):
     def kept(self, client_model: ClientMatrix, shared: ClientMatrix, layers: Layers, memory: dict[str, Any]) -> Tensor:
         if self.diverged(client_model, shared, memory) < self.threshold:
             return torch.zeros(len(layers))
-        head = [name for name in client_model.blocks if name.startswith("predictor.")]
-        if not head:
-            # the module that ends the projection head
-            last = list(client_model.parameter_blocks)[-1].rpartition(".")[0]
-            head = [name for name in client_model.blocks if name.startswith(f"{last}.")]
-        chosen = {layer for layer, name in zip(layers.of, client_model.blocks, strict=True) if name in head}
+        own = "predictor."
+        if not any(name.startswith(own) for name in client_model.blocks):  # then what ends the projection head
+            own = client_model.parameter_names[-1].rpartition(".")[0] + "."
+        chosen = {layer for layer, name in zip(layers.of, client_model.blocks, strict=True) if name.startswith(own)}
         return torch.tensor([float(layer in chosen) for layer in range(len(layers))])
 
 
