@@ -27,7 +27,7 @@ from fssl_core.experiments.provenance import cpu_name, git_state
 from fssl_core.experiments.store import stored_run
 from fssl_core.files import atomic_write
 from fssl_core.papers.records import about_record
-from fssl_core.papers.reference import WORKS, Paper
+from fssl_core.papers.reference import WORKS
 from fssl_core.paths import PROFILES, figures_root, shown_path
 from fssl_core.reporting.tables import NOT_RUN
 from fssl_core.settings import check_choice
@@ -57,7 +57,7 @@ class Artifact:
         if key not in WORKS or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise SettingError("id", id, f"<paper>/<artifact> with a paper of {', '.join(WORKS)}")
         check_choice("profile", profile, PROFILES)
-        self.id, self.profile, self.key, self.name = id, profile, key, name
+        self.id, self.profile = id, profile
         self.changed = dict(changed or {})
         self._now: Mapping[str, Any] = {}  # what the parameters are now, where they can change
         self._taken: dict[str, Any] = {}  # what they were
@@ -90,11 +90,6 @@ class Artifact:
             if (now := self._now.get(name, taken)) != taken:
                 expected = f"{taken!r}, as it was at the set-up: run the cell below *Set-up* again, and all below it"
                 raise SettingError(name, now, expected)
-
-    @property
-    def paper(self) -> Paper:
-        """Title, venue and short citation of the artifact's paper."""
-        return WORKS[self.key]
 
     def subtitle(self, *, data: str, seeds: Sequence[int] | Mapping[Any, Sequence[int]] = ()) -> str:
         """What made a figure, in a line: ``"profile laptop · scattered-digits · 3 seeds · changed: epochs=3"``.
@@ -151,7 +146,8 @@ class Artifact:
             settings: for a result without runs, what it was computed with. Its device is the CPU, and its seconds
                 those since this object was made.
         """
-        stored = [] if runs is None else [stored_run(key) for key in dict.fromkeys(runs["key"])]
+        keys = [] if runs is None else list(dict.fromkeys(runs["key"]))
+        stored = [stored_run(key) for key in keys]
         if stored:
             settings = _by_name([values for values, _ in stored])
             devices = sorted({provenance["device"] for _, provenance in stored})
@@ -169,7 +165,7 @@ class Artifact:
             "seeds": list(seeds),
             "settings": settings or {},
             "changed": self.changed,
-            "runs": [] if runs is None else list(dict.fromkeys(runs["key"])),
+            "runs": keys,
             "devices": devices,
             "seconds": round(seconds, 1),
             "claims": {verdict: int(verdicts.get(verdict, 0)) for verdict in OURS},
@@ -222,7 +218,7 @@ class Artifact:
         return table
 
     def _path(self, suffix: str) -> Path:
-        return figures_root() / self.key / f"{self.name}.{self.profile}.{suffix}"
+        return figures_root() / f"{self.id}.{self.profile}.{suffix}"
 
     def _write_record(self) -> None:
         with atomic_write(self._path("json"), "w") as file:

@@ -108,7 +108,6 @@ def test_subtitle_says_profile_data_and_seeds():
     assert artifact.subtitle(data="closed form") == "profile laptop · closed form"
     assert artifact.subtitle(data="d", seeds={"a": [0, 1], "b": [0, 1]}) == "profile laptop · d · 2 seeds"
     assert artifact.subtitle(data="d", seeds={"a": [0, 1, 2], "b": [0]}) == "profile laptop · d · 1 to 3 seeds, see n"
-    assert artifact.paper.venue == "ECML PKDD 2024"
     changed = Artifact("monacosfl/fig6", "laptop", {"cut_layers": [1], "epochs": 3})
     assert changed.subtitle(data="digits") == "profile laptop · digits · changed: cut_layers=[1], epochs=3"
 
