@@ -16,7 +16,6 @@ from fssl_core.privacy.image_quality import MEASURES, explained, quality
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.privacy.reconstruction import ReconstructionSettings
 from fssl_core.training.modular import AutoencoderSettings
-from fssl_core.training.split import SplitSettings
 
 Attack = InversionSettings | ReconstructionSettings
 
@@ -97,11 +96,10 @@ def attack_pictures(
 def _targets(settings: Attack) -> list[tuple[str, int]]:
     """System and layers on the client, of each target."""
     targets = settings.targets if isinstance(settings, InversionSettings) else [settings.target]
-    return [_system(target) for target in targets]
-
-
-def _system(target: AutoencoderSettings | SplitSettings) -> tuple[str, int]:
-    return ("MFCL", target.cut) if isinstance(target, AutoencoderSettings) else (target.method, target.cut_layer)
+    return [
+        ("MFCL", target.cut) if isinstance(target, AutoencoderSettings) else (target.method, target.cut_layer)
+        for target in targets
+    ]
 
 
 def _name(settings: Attack) -> str:

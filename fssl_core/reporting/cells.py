@@ -10,13 +10,12 @@ from fssl_core.federation.schedule import KINDS
 from fssl_core.models.vit import VITS
 from fssl_core.training.averaging import method_name
 
-_PREFIX = "pretraining."
 _SSL_NAMES = {name: printed for printed, name in SSL_METHODS.items()}
 
 
 def _pretraining(results: pd.DataFrame) -> pd.DataFrame:
     """Settings of the pre-training that an evaluation stands on."""
-    return results.filter(like=_PREFIX).rename(columns=lambda name: name.removeprefix(_PREFIX))
+    return results.filter(like="pretraining.").rename(columns=lambda name: name.removeprefix("pretraining."))
 
 
 def _concentration(partition: pd.Series) -> pd.Series:

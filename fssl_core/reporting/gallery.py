@@ -6,7 +6,6 @@ can be taken for markup. Nothing in them depends on the day or the machine.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import jinja2
@@ -23,6 +22,10 @@ from fssl_core.reporting.course import COURSE
 
 KEPT = PROFILES[1:]  # smoke is made anew by everyone who wants it and is not kept with the project
 PICTURE = 220  # pixels
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("fssl_core.reporting"), autoescape=True, undefined=jinja2.StrictUndefined
+)
+TEMPLATES.globals |= {"in_words": in_words, "paper_in_words": paper_in_words, "as_printed": AS_PRINTED}
 
 
 def update_readme() -> bool:
@@ -121,14 +124,13 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     Returns:
         ``link`` and ``picture`` from the project's folder (the picture of the most faithful record, or empty),
         ``profile`` of that record, ``title``, ``question``, the most telling ``verdict`` (None without claims),
-        ``printed`` and ``ours`` in words, and how many verdicts are what, as ``found`` and in words as ``counts``.
+        ``printed`` and ``ours`` in words, and how many verdicts are what, as ``found``.
     """
     profile = next(iter(recorded_profiles(notebook.id, KEPT)), "")
     picture = profile and notebook.record_path(profile).with_suffix(".png").exists()
     verdict = telling(verdicts)
     paper = verdict is not None and verdict.paper_consistent is not None
     numbers = Counter(verdict.ours for verdict in verdicts)
-    counted = {word: numbers[word] for word in OURS if numbers[word]}
     return {
         "link": notebook.path.relative_to(project_root()).as_posix(),
         "title": notebook.title,
@@ -138,8 +140,7 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "verdict": verdict,
         "printed": paper_in_words(verdict) if paper else "",
         "ours": (in_words(verdict) if verdict else "see the picture") if profile else "nothing recorded",
-        "found": counted,
-        "counts": [f"{number} {word}" for word, number in counted.items()],
+        "found": {word: numbers[word] for word in OURS if numbers[word]},
     }
 
 
@@ -156,12 +157,5 @@ def _draw(verdicts: Sequence[Verdict]) -> None:
             figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 
-@cache
-def _templates() -> jinja2.Environment:
-    loader = jinja2.PackageLoader("fssl_core.reporting")
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-
-
 def _rendered(template: str, **values: Any) -> str:
-    names = {"in_words": in_words, "paper_in_words": paper_in_words, "as_printed": AS_PRINTED}
-    return _templates().get_template(template).render(**names, **values).strip()
+    return TEMPLATES.get_template(template).render(**values).strip()

@@ -59,12 +59,8 @@ def beside_resources(table: str) -> pd.DataFrame:
             value = getattr(ours, attribute)
             text = f"{value:.{digits + 2}f}"
             if metric in printed:
-                printed_value = printed[metric]
-                text += (
-                    f" ({printed_value:.{digits}f})"
-                    if round(value, digits) == printed_value
-                    else f" != ({printed_value:.{digits}f})"
-                )
+                unequal = " !=" if round(value, digits) != printed[metric] else ""
+                text += f"{unequal} ({printed[metric]:.{digits}f})"
             row[name] = text
         row[MEMORY] = f"{printed['peak_memory']:.2f}" if "peak_memory" in printed else ""
         rows.append(row)
