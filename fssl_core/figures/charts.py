@@ -231,7 +231,7 @@ def _grid(
             axes.set_title(str(value))
         if metric in log:
             axes.set_yscale("log")
-        if style.first_column(axes) or len(groups) == 1:
+        if axes.get_subplotspec().is_first_col() or len(groups) == 1:
             style.percent_axis(axes, metrics[metric]) if metric in percent else axes.set_ylabel(metrics[metric])
     cell = [hue, x] if panel is None else [panel, hue, x]
     return fig, frame.groupby(cell)[list(metrics)].count().to_numpy().ravel()
@@ -326,7 +326,7 @@ def bars(
         axes.set_xlim(-0.6, len(groups) - 0.4)
         axes.set_xlabel(x if x_label is None else x_label)
         axes.set_ylabel("")
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             label = y if y_label is None else y_label
             style.percent_axis(axes, label) if percent else axes.set_ylabel(label)
     keys = {name: {"facecolor": colour, **style.BAR} for name, colour in options["palette"].items()}

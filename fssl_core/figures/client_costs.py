@@ -128,7 +128,7 @@ def traffic_by_cut(frame: pd.DataFrame, *, subtitle: str, title: str = "Traffic 
         name += f", {'CIFAR' if strides == 'cifar' else 'ImageNet'} strides" if several[architecture] > 1 else ""
         axes.set_title(f"{name}, {rule}")
         axes.set_ylim(0, 1.2 * top)
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("MiB")
         if axes.get_subplotspec().is_last_row():
             axes.set_xlabel("cut layer = 2 × code index − 1")

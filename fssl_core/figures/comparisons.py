@@ -182,7 +182,7 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
             axes.axhline(chance, **style.CHANCE)
         axes.set_title(heading)
         axes.set_xlabel(label)
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             style.percent_axis(axes, metric)
     sizes = results.groupby(["panel", "method", "batch", "clients", "negatives"], dropna=False).size()
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers and bars", "lines"))

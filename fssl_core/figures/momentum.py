@@ -111,7 +111,7 @@ def misalignment(
         axes.set_title(f"{setting}{number}")
         axes.set_xlabel("step")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("mean |online − momentum|")
     several = steps["seed"].nunique() > 1
     return style.finish(fig, title, subtitle, "lines: mean, bands: least to largest over seeds" if several else "")

@@ -250,11 +250,6 @@ def _labelled(fig: Figure) -> dict[str, Artist]:
     return keys
 
 
-def first_column(axes: Axes) -> bool:
-    """Whether a panel is the leftmost of its row and so carries the label of the y axis."""
-    return axes.get_subplotspec().is_first_col()
-
-
 def percent_axis(axes: Axes, label: str) -> None:
     """Fractions on the y axis shown as percent; ``label`` may be the name of their column."""
     axes.yaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")

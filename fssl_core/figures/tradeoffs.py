@@ -113,7 +113,7 @@ def scatter(
         axes.set_title(str(name))
         if len(xs) == 1 or axes.get_subplotspec().is_last_row():
             axes.set_xlabel(f"{label}{'; less is better' if x in low else '; more is better' if x in high else ''}")
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             style.percent_axis(axes, y)
         drawn.append((axes, points[[x, y]].to_numpy(), spreads[y].fillna(0).to_numpy()))
     sizes = runs.groupby([hue, "choice", *([panel] if panel else [])]).size()
@@ -256,7 +256,7 @@ def quoted_costs(
         (len(costs) + 1) * len(settings), width=3.1, height=2.9, most=len(costs) + 1, sharey=True
     )  # fmt: skip
     for axes, (setting, (cost, label)) in zip(grid, product(settings, [*costs.items(), ("", "")]), strict=True):
-        if style.first_column(axes):
+        if axes.get_subplotspec().is_first_col():
             style.percent_axis(axes, "test accuracy")
             axes.set_ylim(0, 1)
         if not cost:
