@@ -232,7 +232,7 @@ def _grid(
         if metric in log:
             axes.set_yscale("log")
         if axes.get_subplotspec().is_first_col() or len(groups) == 1:
-            style.percent_axis(axes, metrics[metric]) if metric in percent else axes.set_ylabel(metrics[metric])
+            style.percent_axis(axes.yaxis, metrics[metric]) if metric in percent else axes.set_ylabel(metrics[metric])
     cell = [hue, x] if panel is None else [panel, hue, x]
     return fig, frame.groupby(cell)[list(metrics)].count().to_numpy().ravel()
 
@@ -328,7 +328,7 @@ def bars(
         axes.set_ylabel("")
         if axes.get_subplotspec().is_first_col():
             label = y if y_label is None else y_label
-            style.percent_axis(axes, label) if percent else axes.set_ylabel(label)
+            style.percent_axis(axes.yaxis, label) if percent else axes.set_ylabel(label)
     keys = {name: {"facecolor": colour, **style.BAR} for name, colour in options["palette"].items()}
     keys |= {"paper": style.PRINTED_MARK} if len(paper) else {}
     note = style.spread_note(sizes, "bars", "lines")

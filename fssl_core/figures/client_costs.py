@@ -87,7 +87,7 @@ def traffic_and_accuracy(
             above.set_ylim(0, 1)
             above.grid(False)
             above.spines["right"].set_visible(True)
-            style.percent_axis(above, metric)
+            style.percent_axis(above.yaxis, metric)
     sizes = results.groupby(["panel", "method", "cut_layer"]).size()
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"))
 

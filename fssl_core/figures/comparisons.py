@@ -89,8 +89,7 @@ def rules_in_order(
     errors = {"mean and standard error of the difference": {"color": "black", "marker": "s", "markersize": 5}}
     left.axvline(means[baseline], color=GREY, linestyle=":", zorder=3, label=baseline)
     right.axvline(0, color=GREY, linestyle=":")
-    left.xaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
-    left.set_xlabel("linear probe accuracy (%)")
+    style.percent_axis(left.xaxis, "linear probe accuracy")
     left.set_ylabel("")
     right.set_xlabel(f"difference to {baseline} of the same seed (points)")
     for axes in (left, right):
@@ -183,6 +182,6 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
         axes.set_title(heading)
         axes.set_xlabel(label)
         if axes.get_subplotspec().is_first_col():
-            style.percent_axis(axes, metric)
+            style.percent_axis(axes.yaxis, metric)
     sizes = results.groupby(["panel", "method", "batch", "clients", "negatives"], dropna=False).size()
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers and bars", "lines"))

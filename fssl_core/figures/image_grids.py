@@ -185,8 +185,7 @@ def saliency_maps(
     right.set_xlim(0, 1)
     right.set_ylim(len(rows) - 0.5, -0.5)
     right.set_yticks(range(1, len(rows)), [])
-    right.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
-    right.set_xlabel(f"{share_label} (%)")
+    style.percent_axis(right.xaxis, share_label)
     sizes = map(len, shares.values())
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "circles", "lines", over="images"))
 

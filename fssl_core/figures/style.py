@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -250,10 +251,10 @@ def _labelled(fig: Figure) -> dict[str, Artist]:
     return keys
 
 
-def percent_axis(axes: Axes, label: str) -> None:
-    """Fractions on the y axis shown as percent; ``label`` may be the name of their column."""
-    axes.yaxis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
-    axes.set_ylabel(f"{label.replace('_', ' ').replace('knn', 'kNN')} (%)")
+def percent_axis(axis: Axis, label: str) -> None:
+    """Fractions on an axis shown as percent; ``label`` may be the name of their column."""
+    axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.3g}")
+    axis.set_label_text(f"{label.replace('_', ' ').replace('knn', 'kNN')} (%)")
 
 
 def category_axis(axes: Axes, names: Sequence[object]) -> None:

@@ -114,7 +114,7 @@ def scatter(
         if len(xs) == 1 or axes.get_subplotspec().is_last_row():
             axes.set_xlabel(f"{label}{'; less is better' if x in low else '; more is better' if x in high else ''}")
         if axes.get_subplotspec().is_first_col():
-            style.percent_axis(axes, y)
+            style.percent_axis(axes.yaxis, y)
         drawn.append((axes, points[[x, y]].to_numpy(), spreads[y].fillna(0).to_numpy()))
     sizes = runs.groupby([hue, "choice", *([panel] if panel else [])]).size()
     keys = {name: {"color": look.colour, "marker": look.marker, "linestyle": ""} for name, look in styles.items()}
@@ -257,7 +257,7 @@ def quoted_costs(
     )  # fmt: skip
     for axes, (setting, (cost, label)) in zip(grid, product(settings, [*costs.items(), ("", "")]), strict=True):
         if axes.get_subplotspec().is_first_col():
-            style.percent_axis(axes, "test accuracy")
+            style.percent_axis(axes.yaxis, "test accuracy")
             axes.set_ylim(0, 1)
         if not cost:
             setting_rows = ours[ours["setting"] == setting]
