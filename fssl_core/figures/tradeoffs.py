@@ -115,7 +115,8 @@ def scatter(
             axes.set_xlabel(f"{label}{'; less is better' if x in low else '; more is better' if x in high else ''}")
         if axes.get_subplotspec().is_first_col():
             style.percent_axis(axes.yaxis, y)
-        drawn.append((axes, points[[x, y]].to_numpy(), spreads[y].fillna(0).to_numpy()))
+        names = [of for _, of in points.index]
+        drawn.append((axes, names, points[[x, y]].to_numpy(), spreads[y].fillna(0).to_numpy()))
     sizes = runs.groupby([hue, "choice", *([panel] if panel else [])]).size()
     keys = {name: {"color": look.colour, "marker": look.marker, "linestyle": ""} for name, look in styles.items()}
     if high or low:
@@ -123,8 +124,8 @@ def scatter(
     style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"), keys=keys)
     if beside:
         fig.draw_without_rendering()  # from here on it is known where points are
-        for axes, panel_points, spread in drawn:
-            _name(axes, [of for _, of in points.index], panel_points, spread)
+        for panel_points in drawn:
+            _name(*panel_points)
     return fig
 
 

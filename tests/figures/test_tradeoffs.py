@@ -99,6 +99,13 @@ def test_every_choice_is_a_point_with_its_name_in_every_panel():
     assert axes[0].get_ylabel() == "accuracy (%)"
 
 
+def test_each_panel_names_its_own_points():
+    tuned = RUNS["protocol"] == "fine-tuning"
+    first, *_, last = draw(RUNS[~tuned | RUNS["choice"].isin(["k = 1", "cut 1"])]).axes
+    assert written(first) == ["k = 1", "k = 2", "k = 2", "cut 1"]
+    assert written(last) == ["k = 1", "cut 1"]
+
+
 def test_names_cover_neither_each_other_nor_points():
     figure = draw()
     for panel in figure.axes:
