@@ -213,11 +213,9 @@ def _grid(
     for name in (*percent, *log):
         check_choice("metric", name, metrics)
     groups = [(None, frame)] if panel is None else list(frame.groupby(panel, sort=False))
-    columns = min(3, len(groups) if len(groups) > 1 else len(metrics))
-    share = False if len(groups) == 1 or own_axes else "row" if len(metrics) > 1 else True
-    if len(metrics) > 1:
-        columns = columns if len(groups) == 1 else len(groups)
     count = len(groups) * len(metrics)
+    columns = len(groups) if min(len(groups), len(metrics)) > 1 else min(3, count)
+    share = False if len(groups) == 1 or own_axes else "row" if len(metrics) > 1 else True
     fig, grid = style.panels(count, width=max(3.6, 7.0 / columns), height=3.0, most=columns, sharey=share)
     panels = ((metric, value, rows) for metric in metrics for value, rows in groups)
     for axes, (metric, value, rows) in zip(grid, panels, strict=True):

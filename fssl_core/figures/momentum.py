@@ -129,9 +129,8 @@ def identifiability(frame: pd.DataFrame, *, chance: float, subtitle: str, x: str
         x: column of the x axis.
     """
     frame = frame.dropna(subset=["identifiability"])
-    tidy = frame.melt([x, "method"], [*MODELS], "model", "traced")
-    order = {name: index for index, name in enumerate(dict.fromkeys(frame["method"]))}
-    tidy = tidy.sort_values("method", key=lambda names: names.map(order), kind="stable")
+    methods = (rows for _, rows in frame.groupby("method", sort=False))
+    tidy = pd.concat([rows.melt([x, "method"], [*MODELS], "model", "traced") for rows in methods], ignore_index=True)
     tidy["keys"] = tidy["method"] + ", " + tidy["model"].map(MODELS)
     title = "Can a key tell which client made it?"
     common = {"hue": "keys", "chance": chance, "subtitle": subtitle, "title": title}

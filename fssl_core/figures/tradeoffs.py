@@ -266,19 +266,12 @@ def quoted_costs(
             _own_accuracies(axes, setting_rows, {name: styles[name] for name in methods})
             continue
         for row in printed[printed["setting"] == setting].to_dict("records"):
+            look, name = styles[row["method"]], f"{row['method']}, paper"
             if row["quoted"]:
-                options = QUOTED | {
-                    "marker": styles[row["method"]].marker,
-                    "label": f"{row['method']}, paper (cost quoted)",
-                }
+                mark, name = QUOTED | {"marker": look.marker}, f"{name} (cost quoted)"
             else:
-                colour = styles[row["method"]].colour
-                options = PRINTED_MARK | {
-                    "markerfacecolor": colour,
-                    "markersize": 8,
-                    "label": f"{row['method']}, paper",
-                }
-            axes.plot(row[cost], row["accuracy"], zorder=3, **options)
+                mark = PRINTED_MARK | {"markerfacecolor": look.colour, "markersize": 8}
+            axes.plot(row[cost], row["accuracy"], zorder=3, label=name, **mark)
         if cost in counted:
             axes.axvline(counted[cost], label="cost as counted here", **COUNTED)
         axes.set_xscale("log")
