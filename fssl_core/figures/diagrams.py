@@ -86,10 +86,9 @@ def _arrows(axes: Axes, rows: pd.DataFrame, reach: float, height: tuple[float, f
     axes.set_aspect("equal")
     axes.axhline(0, color=style.MUTED, linewidth=0.6, zorder=0)
     axes.axvline(0, color=style.MUTED, linewidth=0.6, zorder=0)
-    axes.grid(False)
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.spines[:].set_visible(False)
+    style.no_axes(axes)
 
 
 def _cells(axes: Axes, faces: Sequence[Sequence[str]], x_names: Sequence[object], y_names: Sequence[object]) -> None:
@@ -102,10 +101,8 @@ def _cells(axes: Axes, faces: Sequence[Sequence[str]], x_names: Sequence[object]
         step = -(-len(names) // 12)
         ticks(range(0, len(names), step), names[::step])
         ticks(np.arange(len(names) + 1) - 0.5, minor=True)
-    axes.grid(False)
+    style.no_axes(axes)
     axes.grid(True, which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="both", length=0)
-    axes.spines[:].set_visible(False)
 
 
 @style.use_style()

@@ -50,9 +50,7 @@ def draw_mosaic(axes: Axes, rows: Mapping[str, Tensor], *, named: bool = True, t
     ticks = (np.arange(len(rows)) + 0.5) * (len(pixels) / len(rows)) - 0.5
     axes.set_yticks(ticks, list(rows) if named else [""] * len(rows))
     axes.set_xticks([])
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+    style.no_axes(axes)
     axes.set_title(title)
 
 

@@ -264,6 +264,13 @@ def category_axis(axes: Axes, names: Sequence[object]) -> None:
     axes.grid(False, axis="x")
 
 
+def no_axes(axes: Axes) -> None:
+    """Leave names at an image or a row, but neither ticks nor lines."""
+    axes.tick_params(which="both", length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+
+
 def text_on(colour: str | tuple[float, ...]) -> str:
     """Black or white, whichever is read better on a colour."""
     return "white" if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.55 else "black"  # its luma, ITU-R BT.601

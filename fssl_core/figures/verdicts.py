@@ -15,10 +15,10 @@ from fssl_core.figures.charts import stacked_bars
 from fssl_core.figures.style import PRINTED_MARK
 from fssl_core.papers.reference import PAPERS
 
-COLOURS = dict(zip(OURS, ("#029e73", "#d55e00", "#949494", "#e3e3e3"), strict=True))
+NEITHER = "not run / prints none"
+COLOURS = dict(zip([*OURS[:3], NEITHER], ("#029e73", "#d55e00", "#949494", "#e3e3e3"), strict=True))
 MARKERS = dict(zip(EVIDENCE, ("s", "o"), strict=True))
 CONSISTENT = {True: "consistent", False: "inconsistent"}
-NEITHER = "not run / prints none"
 PRINTED = {"consistent": "#56b4e9", "inconsistent": "#cc78bc", NEITHER: "#e3e3e3"}
 CLAIMED = "#e8f3ee"
 ROW = 0.27  # inches
@@ -29,23 +29,17 @@ EDGE = 1.6  # of each row's axis
 def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
     """How many claims of each paper have which answer: ours by the kind of evidence, and the paper's own numbers."""
     frame = pd.DataFrame([vars(verdict) | {"paper": verdict.paper} for verdict in verdicts])
-    fig, axes = style.panels(3, width=4.2, height=2.6, sharey=True)
-    titles = {kind: f"our evidence: {kind}" for kind in EVIDENCE} | {"paper": "the paper with itself"}
+    frame = frame.replace({"ours": {"not run": NEITHER}})
     printed = frame.drop_duplicates("id")
     printed = printed.assign(ours=printed["paper_consistent"].map(CONSISTENT).fillna(NEITHER))
-    for ax, (kind, title) in zip(axes, titles.items(), strict=True):
-        rows = printed if kind == "paper" else frame[frame["evidence"] == kind].replace({"ours": {"not run": NEITHER}})
-        options = {name: {"color": colour} for name, colour in (PRINTED if kind == "paper" else COLOURS).items()}
-        options = {NEITHER if name == "not run" else name: look for name, look in options.items()}
-        table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*options], fill_value=0)
-        stacked_bars(ax, table, options, across=True)
+    panels = {f"our evidence: {kind}": (frame[frame["evidence"] == kind], COLOURS) for kind in EVIDENCE}
+    panels["the paper with itself"] = printed, PRINTED
+    fig, axes = style.panels(len(panels), width=4.2, height=2.6, sharey=True)
+    for ax, (title, (rows, colours)) in zip(axes, panels.items(), strict=True):
+        table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*colours], fill_value=0)
+        stacked_bars(ax, table, {name: {"color": colour} for name, colour in colours.items()}, across=True)
         for bars in ax.containers:
-            ax.bar_label(
-                bars,
-                [str(int(length)) if length else "" for length in bars.datavalues],
-                label_type="center",
-                fontsize=8,
-            )
+            ax.bar_label(bars, fmt=lambda count: f"{count:.0f}" if count else "", label_type="center", fontsize=8)
         ax.set_title(title)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.grid(True, axis="x")
@@ -72,9 +66,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     ax.set_xlim(-EDGE, EDGE)
     ax.set_xticks([])
     ax.set_yticks(range(len(rows)), [_name(verdict) for verdict in rows], fontsize=7.5)
-    ax.tick_params(length=0)
-    ax.grid(False)
-    ax.spines[:].set_visible(False)
+    style.no_axes(ax)
     keys = {word: {"marker": "o", "linestyle": "", "color": COLOURS[word]} for word in OURS[:3]}
     keys |= {kind: {"marker": marker, "linestyle": "", "color": style.MUTED} for kind, marker in MARKERS.items()}
     keys |= {"printed in the paper": PRINTED_MARK, "as claimed": {"facecolor": CLAIMED}}
