@@ -345,9 +345,8 @@ def _draw_bars(axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dic
     if len(ours):
         several = ours.duplicated([options["x"], options["hue"]], keep=False)
         sns.barplot(
-            ours, **options, ax=axes, dodge=True, width=WIDTH, gap=0.1, saturation=1,
-            errorbar="sd" if several.any() else None, capsize=0.25 / len(options["hue_order"]),
-            err_kws={"linewidth": 1.2, "color": "black"}, **style.BAR,
+            ours, **options, ax=axes, dodge=True, width=WIDTH, gap=0.1, errorbar="sd" if several.any() else None,
+            capsize=0.25 / len(options["hue_order"]), **style.MEANS,
         )  # fmt: skip
         if several.any():
             dots = {"palette": dict.fromkeys(options["palette"], "black"), "size": 3.5, "alpha": 0.5}

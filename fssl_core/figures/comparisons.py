@@ -8,7 +8,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from fssl_core.errors import DataError
 from fssl_core.figures import style
-from fssl_core.figures.style import BAR, GREY, OTHERS, PRINTED_MARK, MethodStyle
+from fssl_core.figures.style import GREY, MEANS, OTHERS, PRINTED_MARK, MethodStyle
 from fssl_core.settings import check_choice
 
 LINES = {"a": ("batch", "images in a client's step"), "b": ("clients", "clients sharing the same images")}
@@ -66,8 +66,8 @@ def rules_in_order(
     several = results["seed"].nunique() > 1
     options = {"y": "method", "order": order, "ax": left}
     sns.barplot(
-        results, x="accuracy", hue="method", palette=colours, width=0.7, saturation=1, capsize=0.3,
-        errorbar="sd" if several else None, err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
+        results, x="accuracy", hue="method", palette=colours, width=0.7, errorbar="sd" if several else None,
+        capsize=0.3, **options, **MEANS,
     )  # fmt: skip
     sns.stripplot(results, x="accuracy", color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **options)
     style.move_dots(left, up=0.2)
@@ -169,9 +169,9 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
             names = {name: name if pd.isna(of) else f"{name}\n{round(of, 2) + 0.0:.2f}" for name, of in similar.items()}
             options = {"x": rows["negatives"].map(names), "y": metric, "data": rows, "ax": axes}  # no -0.00
             sns.barplot(
-                hue="method", palette={name: of.colour for name, of in styles.items()}, saturation=1, width=0.6,
-                errorbar="sd" if rows.duplicated(["negatives", "method"]).any() else None, capsize=0.2, legend=False,
-                err_kws={"linewidth": 1.2, "color": "black"}, **options, **BAR,
+                hue="method", palette={name: of.colour for name, of in styles.items()}, width=0.6, capsize=0.2,
+                errorbar="sd" if rows.duplicated(["negatives", "method"]).any() else None, legend=False, **options,
+                **MEANS,
             )  # fmt: skip
             sns.stripplot(color="black", alpha=0.5, size=3.5, jitter=False, legend=False, **options)
             style.move_dots(axes, across=0.15)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -85,22 +84,18 @@ def samples(sets: Mapping[str, Mapping[str, Tensor] | str], *, subtitle: str, ti
             shapes within a panel; or a sentence that says why there are none.
         subtitle: where the images come from.
     """
-    shown = list(sets.items())
-    most = max((len(row) for _, value in shown if not isinstance(value, str) for row in value.values()), default=10)
-    rows = [1 if isinstance(value, str) else len(value) for _, value in shown]
+    shown = [value for value in sets.values() if not isinstance(value, str)]
+    most = max((len(images) for value in shown for images in value.values()), default=10)
+    rows = [1 if isinstance(value, str) else len(value) for value in sets.values()]
     heights = [TITLE + IMAGES / most * max(rows[first : first + COLUMNS]) for first in range(0, len(rows), COLUMNS)]
-    fig, grid = plt.subplots(
-        len(heights), COLUMNS, figsize=(WIDTH * COLUMNS, sum(heights)), squeeze=False, layout="constrained",
-        height_ratios=heights,
-    )  # fmt: skip
-    for axes in grid.flat:
-        axes.set_axis_off()
-    for axes, (name, value) in zip(grid.flat, shown, strict=False):
+    height = sum(heights) / len(heights)
+    fig, grid = style.panels(len(sets), width=WIDTH, height=height, most=COLUMNS, height_ratios=heights)
+    for axes, (name, value) in zip(grid, sets.items(), strict=True):
         if isinstance(value, str):
+            axes.set_axis_off()
             axes.set_title(name)
             axes.text(0, 1, value, transform=axes.transAxes, va="top", fontsize=9, color=style.MUTED)
             continue
-        axes.set_axis_on()
         draw_mosaic(axes, value, title=name)
         axes.tick_params(axis="y", labelsize=8)
         axes.set_anchor("NW")
@@ -131,10 +126,8 @@ def activation_grid(
     _picture(grid[0], image)
     grid[0].set_title("input", loc="center")
     for column, (layer, maps) in enumerate(activations.items(), start=1):
-        for row in range(min(CHANNELS, len(maps))):
-            grid[row * columns + column].imshow(
-                maps[row].float().cpu().numpy(), cmap="viridis", interpolation="nearest"
-            )
+        for axes, channel in zip(grid[column::columns], maps.float().cpu().numpy(), strict=False):
+            axes.imshow(channel, cmap="viridis", interpolation="nearest")
         grid[column].set_title(f"layer {layer}", loc="center")
         size = f"{maps.shape[-2]}×{maps.shape[-1]}"
         text = size if captions is None else f"{size}\n{captions[layer]}"
@@ -173,9 +166,7 @@ def saliency_maps(
     rows = {"image": images.expand(-1, 3, -1, -1), **{name: _coloured(of) for name, of in maps.items()}}
     height = ROW * len(rows)
     width = height * size[0] * size[2] / (len(rows) * size[1])
-    fig, (left, right) = plt.subplots(
-        1, 2, figsize=(width + 5.2, height), layout="constrained", width_ratios=(width, 2.8)
-    )
+    fig, (left, right) = style.panels(2, width=(width + 5.2) / 2, height=height, width_ratios=(width, 2.8))
     draw_mosaic(left, rows)
     left.set_anchor("NE")
     style.rows_over_seeds(right, [values.numpy() for values in shares.values()], style.OTHERS[0], start=1)

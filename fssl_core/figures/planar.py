@@ -87,14 +87,12 @@ def _surface(axes: Axes, surface: pd.DataFrame, levels: np.ndarray):
 
 
 def _path(axes: Axes, path: pd.DataFrame, ring: pd.DataFrame) -> None:
-    box = axes.get_xlim(), axes.get_ylim()
+    axes.autoscale(False)  # a circle may be larger than the surface
     closed = pd.concat([ring, ring.head(1)])
     axes.plot(closed["x"], closed["y"], **RING)
     axes.plot(path["x"], path["y"], **STEP)
     for index, mark in ((0, START), (-1, END)):
         axes.plot(path["x"].iloc[index], path["y"].iloc[index], zorder=4, **mark)
-    axes.set_xlim(box[0])  # a circle may be larger than the surface
-    axes.set_ylim(box[1])
     for label, axis in ((axes.set_xlabel, "x"), (axes.set_ylabel, "y")):
         share = path[f"explained_variance_{axis}"].iloc[0]
         label(f"{'first' if axis == 'x' else 'second'} component ({100 * share:.0f} % of variance)")

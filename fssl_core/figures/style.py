@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,6 +25,7 @@ GREY = "#949494"
 CUT_LAYER = "cut layer (layers on the client)"
 PRINTED_MARK = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 BAR = {"edgecolor": "black", "linewidth": 0.5}
+MEANS = {"saturation": 1, "err_kws": {"linewidth": 1.2, "color": "black"}, **BAR}  # seaborn's bars, with error bars
 CHANCE = {"color": GREY, "linestyle": ":", "zorder": 0.5, "label": "chance"}
 UNTRAINED = {  # what a model reaches before it is trained; its white rim shows it on dark bars
     "color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 1.2, "label": "untrained", "zorder": 3.5,
@@ -186,13 +188,13 @@ def use_style() -> Iterator[None]:
 
 
 def panels(
-    count: int, *, width: float = 4.0, height: float = 3.1, most: int = 3, **share: bool
+    count: int, *, width: float = 4.0, height: float = 3.1, most: int = 3, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` axes, at most ``most`` in a row; ``share`` goes to ``plt.subplots``."""
+    """A figure with ``count`` axes, at most ``most`` in a row, each of this size; ``options`` as of ``plt.subplots``."""
     columns = min(count, most)
     rows = -(-count // columns)
     fig, axes = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained", **share
+        rows, columns, figsize=(width * columns, height * rows), squeeze=False, layout="constrained", **options
     )
     axes = list(axes.flat)
     for unused in axes[count:]:
