@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MultipleLocator
 
-from fssl_core.errors import SettingError
 from fssl_core.figures import style
 from fssl_core.figures.charts import stacked_bars
 from fssl_core.figures.style import METHOD_COLOURS, METHODS, OTHERS
@@ -206,8 +205,7 @@ def balance_cases(cases: Mapping[str, np.ndarray], lost: pd.DataFrame, *, subtit
     import seaborn as sns
 
     for name in lost["case"].unique():
-        if name not in cases:
-            raise SettingError("lost", name, f"one of {', '.join(cases)}")
+        check_choice("lost", name, cases)
     columns = 3
     above = -(-len(cases) // columns)
     fig = plt.figure(figsize=(10.5, 2.4 * above + 3.1), layout="constrained")

@@ -1,11 +1,10 @@
 """What attackers make of what they see: their images, and measures of how alike these are to the originals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from torch import Tensor
 
@@ -68,27 +67,30 @@ def _pictures_above(
 
 
 def _by_layers(
-    axes: Axes,
+    fig: SubFigure,
     results: pd.DataFrame,
     x: str,
-    measure: str,
+    x_label: str,
+    measures: Collection[str],
     styles: Mapping[str, MethodStyle],
-    references: Sequence[str],
-    *,
-    hue: str = "method",
-) -> None:
-    """A measure by the number of layers on the client, with the means of its references."""
+    references: Collection[str],
+) -> str:
+    """Measures by the number of layers on the client, with the means of their references; says what spreads are."""
     ticks = sorted(results[x].unique())
-    style.lines_over_seeds(axes, results, x, measure, styles, hue=hue, apart=0.08 * min(np.diff(ticks), default=1))
-    for reference in references:
-        label, line = REFERENCES[reference]
-        mean = results.groupby(x)[f"{reference}_{measure}"].mean()
-        axes.plot(mean.index, mean, color=style.GREY, linestyle=line, zorder=1, label=label)
-    axes.set_xticks(ticks)
-    axes.set_ylabel(EXPLAINED[measure])
-    axes.set_title(f"{'higher' if measure == 'mse' else 'lower'} is more private")
-    if measure == "mse":
-        axes.set_ylim(bottom=0)
+    apart = 0.08 * min(np.diff(ticks), default=1)
+    for axes, measure in zip(fig.subplots(1, len(measures)), measures, strict=True):
+        style.lines_over_seeds(axes, results, x, measure, styles, apart=apart)
+        for reference in references:
+            label, line = REFERENCES[reference]
+            mean = results.groupby(x)[f"{reference}_{measure}"].mean()
+            axes.plot(mean.index, mean, color=style.GREY, linestyle=line, zorder=1, label=label)
+        axes.set_xticks(ticks)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(EXPLAINED[measure])
+        axes.set_title(f"{'higher' if measure == 'mse' else 'lower'} is more private")
+        if measure == "mse":
+            axes.set_ylim(bottom=0)
+    return style.spread_note(results.groupby(["method", x]).size(), "markers", "lines")
 
 
 @style.use_style()
@@ -124,11 +126,8 @@ def inversion_attack(
     }
     fig, lower = _pictures_above(pictures, 3.6)
     styles = style.method_styles(results["method"])
-    for axes, measure in zip(lower.subplots(1, len(MEASURES)), MEASURES, strict=True):
-        _by_layers(axes, results, "cut_layer", measure, styles, list(REFERENCES))
-        axes.set_xlabel(style.CUT_LAYER)
-    sizes = results.groupby(["method", "cut_layer"]).size()
-    return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"))
+    spread = _by_layers(lower, results, "cut_layer", style.CUT_LAYER, MEASURES, styles, REFERENCES)
+    return style.finish(fig, title, subtitle, spread)
 
 
 @style.use_style()
@@ -163,12 +162,9 @@ def attacks_by_depth(
         f"{system}: {attack}": MethodStyle(METHOD_COLOURS[system], *ATTACKS[attack])
         for system, attack in reconstructions
     }
-    named = results.assign(line=results["system"] + ": " + results["attack"])
-    for axes, measure in zip(lower.subplots(1, len(EXPLAINED)), EXPLAINED, strict=True):
-        _by_layers(axes, named, "layers", measure, styles, ["mean_image"], hue="line")
-        axes.set_xlabel("layers on the client")
-    sizes = results.groupby(["system", "attack", "layers"]).size()
-    return style.finish(fig, title, subtitle, style.spread_note(sizes, "markers", "lines"))
+    named = results.assign(method=results["system"] + ": " + results["attack"])
+    spread = _by_layers(lower, named, "layers", "layers on the client", EXPLAINED, styles, ["mean_image"])
+    return style.finish(fig, title, subtitle, spread)
 
 
 @style.use_style()

@@ -190,7 +190,7 @@ def use_style() -> Iterator[None]:
 def panels(
     count: int, *, width: float = 4.0, height: float = 3.1, most: int = 3, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` axes, at most ``most`` in a row, each of this size; ``options`` as of ``plt.subplots``."""
+    """A figure with ``count`` axes, at most ``most`` in a row; ``options`` go to ``plt.subplots``."""
     columns = min(count, most)
     rows = -(-count // columns)
     fig, axes = plt.subplots(
