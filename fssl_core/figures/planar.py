@@ -39,25 +39,21 @@ def loss_landscapes(
         DataError: a row of panels has no finite loss, or only one.
     """
     rows, columns = ([*dict.fromkeys(surfaces[name])] for name in ("ssl_method", "method"))
-    levels = {
-        value: _levels(surfaces.loc[surfaces["ssl_method"] == value, "loss"].to_numpy(), str(value)) for value in rows
-    }
     fig, grid = style.panels(len(rows) * len(columns), width=4.4, height=3.9, most=len(columns))
     for number, value in enumerate(rows):
         row_frames = [frame[frame["ssl_method"] == value] for frame in (surfaces, paths, rings)]
+        levels = _levels(row_frames[0]["loss"].to_numpy(), value)
         line = grid[number * len(columns) : (number + 1) * len(columns)]
         for axes, name in zip(line, columns, strict=True):
             surface, path, ring = (frame[frame["method"] == name] for frame in row_frames)
             if surface.empty:
                 axes.set_axis_off()
                 continue
-            drawn = _surface(axes, surface, levels[value])
+            drawn = _surface(axes, surface, levels)
             axes.set_title(f"{value}, {name}")
             _path(axes, path, ring)
-        ticks = levels[value][::2]
-        bar = fig.colorbar(drawn, ax=line, pad=0.02, ticks=ticks)
-        bar.ax.set_yticklabels([f"{level:.3g}" for level in ticks])
-        bar.set_label(f"held-out loss of {value}")
+        label = f"held-out loss of {value}"
+        fig.colorbar(drawn, ax=line, pad=0.02, ticks=levels[::2], format="{x:.3g}", label=label)
     keys = {
         "global model, round by round": STEP,
         "untrained": START,
