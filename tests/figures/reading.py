@@ -3,6 +3,12 @@
 import numpy as np
 
 
+def drawn(figure):
+    """The figure, once it could be drawn; warnings (say of missing glyphs or layout) are errors."""
+    figure.canvas.draw()
+    return figure
+
+
 def key(figure):
     """The labels of the legend."""
     return [text.get_text() for text in figure.legends[0].get_texts()]

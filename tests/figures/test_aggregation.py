@@ -7,6 +7,7 @@ from matplotlib.patches import Rectangle
 from fssl_core.errors import DataError, SettingError
 from fssl_core.figures.comparisons import paired_differences, rules_in_order
 from fssl_core.figures.style import METHOD_COLOURS
+from tests.figures.reading import key
 
 RUNS = pd.DataFrame(
     [
@@ -60,13 +61,12 @@ def test_a_second_measure_is_a_circle_over_the_bar():
     figure = draw(RUNS.assign(renewed=RUNS["accuracy"] + 0.1), also="renewed", also_label="statistics renewed")
     circles = next(list(line.get_xdata()) for line in figure.axes[0].get_lines() if line.get_marker() == "o")
     assert circles == pytest.approx([0.76, 0.7, 0.6])
-    key = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert key == ["a seed", "statistics renewed", "FedAvg", "mean and standard error of the difference"]
+    assert key(figure) == ["a seed", "statistics renewed", "FedAvg", "mean and standard error of the difference"]
 
 
 def test_one_seed_has_no_error_and_says_so_by_leaving_it_out():
     figure = draw(RUNS[RUNS["seed"] == 0])
-    assert "standard error" not in " ".join(text.get_text() for text in figure.legends[0].get_texts())
+    assert "standard error" not in " ".join(key(figure))
 
 
 def test_what_cannot_be_compared_is_refused():

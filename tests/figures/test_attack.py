@@ -6,7 +6,7 @@ import torch
 from fssl_core.errors import DataError
 from fssl_core.figures.reconstructions import inversion_attack
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import line_of, spreads
+from tests.figures.reading import key, line_of, spreads
 
 RUNS = pd.DataFrame(
     [
@@ -74,8 +74,7 @@ def test_measures_are_drawn_with_their_spread_over_seeds_and_both_references():
     flat = {line.get_linestyle(): line.get_ydata().tolist() for line in mse.lines if len(set(line.get_ydata())) == 1}
     assert flat[":"] == pytest.approx([0.1, 0.1])
     assert flat["-."] == pytest.approx([0.05, 0.05])
-    key = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert key == ["MocoSFL", "MonAcoSFL", "untrained decoder", "mean image"]
+    assert key(figure) == ["MocoSFL", "MonAcoSFL", "untrained decoder", "mean image"]
 
 
 def test_without_images_the_measures_are_drawn_alone():

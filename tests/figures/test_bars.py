@@ -5,7 +5,7 @@ from matplotlib.colors import to_rgb
 from fssl_core.figures.charts import bars
 from fssl_core.figures.style import METHOD_COLOURS
 from tests.figures.reading import bars as heights
-from tests.figures.reading import diamonds, written
+from tests.figures.reading import diamonds, key, written
 
 COLUMNS = {"x": "clients", "y": "accuracy", "hue": "method", "panel": "labels"}
 OURS = pd.DataFrame(
@@ -61,9 +61,6 @@ def test_a_method_named_with_its_cut_is_a_shade_of_the_methods_colour():
 
 
 def test_the_legend_names_the_paper_only_where_it_has_values():
-    def key(figure):
-        return [text.get_text() for text in figure.legends[0].get_texts()]
-
     assert key(draw(OURS, paper=PAPER, chance=0.1)) == ["MocoSFL-1", "MocoSFL-3", "FL-BYOL", "paper", "chance"]
     assert key(draw(OURS)) == key(draw(OURS, paper=PAPER.iloc[:0])) == ["MocoSFL-1", "MocoSFL-3"]
 
@@ -80,7 +77,7 @@ def test_each_bar_has_the_line_of_its_untrained_models():
         [(at, pytest.approx(0.3))],
         [(pytest.approx(0.8), 0.1)],
     ]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["MocoSFL-1", "MocoSFL-3", "untrained"]
+    assert key(figure) == ["MocoSFL-1", "MocoSFL-3", "untrained"]
 
 
 def test_other_units_are_written_as_they_are():

@@ -4,7 +4,7 @@ import pytest
 
 from fssl_core.figures.comparisons import challenges
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import bars, line_of
+from tests.figures.reading import bars, key, line_of
 
 
 def runs(panel, method, **points):
@@ -46,7 +46,7 @@ def test_every_panel_draws_the_means_over_its_own_rows():
     assert [text.get_text() for text in batch.get_xticklabels()] == ["8", "128"]
     np.testing.assert_allclose(line_of(clients, METHOD_COLOURS["MocoSFL"]).get_ydata(), [0.51, 0.51])
     assert [*bars(negatives).values()] == pytest.approx([0.41, 0.11])
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    names = key(figure)
     assert names == ["FL-MoCoV2", "FL-BYOL", "MocoSFL", "chance"]
 
 

@@ -8,17 +8,11 @@ from fssl_core.data.partitions import heterogeneity
 from fssl_core.errors import SettingError
 from fssl_core.figures import charts
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import diamonds, key, line_of, lines, spreads, written
+from tests.figures.reading import diamonds, drawn, key, line_of, lines, spreads, written
 
 
 def texts(figure):
     return [text.get_text() for text in figure.texts]
-
-
-def drawn(figure):
-    """The figure, once it could be drawn; warnings (say of missing glyphs or layout) are errors."""
-    figure.canvas.draw()
-    return figure
 
 
 @pytest.mark.parametrize(("clients", "classes"), [(5, 10), (20, 100), (200, 10)])

@@ -46,7 +46,7 @@ def test_divergence_is_a_line_for_each_frequency_and_one_for_the_whole_model():
     whole = next(line for line in axes.lines if line.get_color() == METHOD_COLOURS["FL-MoCoV2"])
     assert list(whole.get_ydata()) == [42, 42]
     assert axes.get_xticks().tolist() == [1, 3]
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    names = key(figure)
     assert names[:3] == ["MocoSFL, 1 sync per epoch", "MocoSFL, 10 syncs per epoch", "FL-SSL, whole model"]
 
 
@@ -63,10 +63,10 @@ def test_costs_are_bars_by_client_with_the_papers_values_as_diamonds_at_their_pl
 
 
 def test_the_legend_names_the_paper_only_where_it_has_values():
-    names = [text.get_text() for text in draw().legends[0].get_texts()]
+    names = key(draw())
     assert names[-3:] == ["memory at batch 128", "memory at batch 1", "paper"]
     without = draw(paper=None)
-    assert [text.get_text() for text in without.legends[0].get_texts()][-1] == "memory at batch 1"
+    assert key(without)[-1] == "memory at batch 1"
     assert not any(diamonds(axes) for axes in without.axes[1:])
 
 

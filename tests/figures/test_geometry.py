@@ -5,6 +5,7 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.figures.diagrams import KINDS, scaling
+from tests.figures.reading import key
 
 VECTORS = pd.DataFrame(
     [
@@ -52,7 +53,6 @@ def test_angle_and_length_are_lines_in_the_order_of_the_angle():
 
 
 def test_the_key_names_what_is_drawn_and_another_kind_is_refused():
-    key = [text.get_text() for text in draw().legends[0].get_texts()]
-    assert key == ["global model", "client", "client, scaled", "FedAvg"]
+    assert key(draw()) == ["global model", "client", "client, scaled", "FedAvg"]
     with pytest.raises(SettingError, match="kind='server' cannot be used: expected one of global model, client"):
         draw(VECTORS.replace("client", "server"))

@@ -1,11 +1,7 @@
 import torch
 
 from fssl_core.figures import image_grids
-
-
-def drawn(figure):
-    figure.canvas.draw()
-    return figure
+from tests.figures.reading import drawn
 
 
 def test_pictures_keep_their_range():

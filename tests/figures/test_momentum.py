@@ -3,12 +3,7 @@ import pandas as pd
 import pytest
 
 from fssl_core.figures import momentum
-from tests.figures.reading import bars, key
-
-
-def drawn(figure):
-    figure.canvas.draw()
-    return figure
+from tests.figures.reading import bars, drawn, key
 
 
 def test_trajectories_dot_the_jump_at_a_sync():

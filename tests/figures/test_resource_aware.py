@@ -3,6 +3,7 @@ import pandas as pd
 
 from fssl_core.figures.style import METHOD_COLOURS
 from fssl_core.figures.tradeoffs import COUNTED, quoted_costs
+from tests.figures.reading import key
 
 COSTS = {"traffic": "α (bits)", "memory": "γ (bytes)"}
 PRINTED = pd.DataFrame(
@@ -56,7 +57,7 @@ def test_our_accuracies_stand_apart_from_costs_with_their_data():
 
 
 def test_the_legend_says_what_is_quoted():
-    names = [text.get_text() for text in draw().legends[0].get_texts()]
+    names = key(draw())
     assert names[:4] == [
         "HeteroFL, paper (cost quoted)",
         "FedPAC, paper (cost quoted)",

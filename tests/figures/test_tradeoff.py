@@ -6,7 +6,7 @@ from fssl_core.errors import SettingError
 from fssl_core.figures.client_costs import CHEAPEST, PARTS, traffic_and_accuracy
 from fssl_core.figures.style import METHOD_COLOURS
 from fssl_core.papers.names import MIB
-from tests.figures.reading import line_of, spreads
+from tests.figures.reading import key, line_of, spreads
 
 
 def bars(panel, **parts):
@@ -78,9 +78,8 @@ def test_accuracies_stand_over_the_traffic_of_their_own_model_only():
 
 
 def test_the_key_names_every_part_and_method_once():
-    key = [text.get_text() for text in draw().legends[0].get_texts()]
     names = ["activations", "parameters", "gradients", "momentum parameters", "cheapest cut", "MocoSFL", "MonAcoSFL"]
-    assert sorted(key) == sorted(names)
+    assert sorted(key(draw())) == sorted(names)
 
 
 def test_without_runs_there_are_bars_alone():
