@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from fssl_core.errors import DataError
 from fssl_core.figures import style
@@ -160,9 +160,8 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
             style.lines_over_seeds(axes, rows, x, metric, drawn, factor=1.03)
             axes.set_xscale("log")
             ticks = sorted(rows[x].unique().astype(int))
-            axes.xaxis.set_major_locator(FixedLocator(ticks))
+            axes.set_xticks(ticks, ticks)
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.set_xticklabels(ticks)
         elif len(rows):
             label = "keys in the queue, their similarity to queries"
             similar = rows.groupby("negatives", sort=False)["negative_similarity"].mean()
