@@ -209,9 +209,7 @@ def ranked(
     leading = runs.groupby("method", sort=False)[next(iter(columns))]
     methods = leading.mean().sort_values(ascending=False, kind="stable").index
     styles = style.method_styles(runs["method"])
-    fig, grid = style.panels(
-        len(columns), width=1.75, height=0.6 + 0.22 * len(methods), most=len(columns), sharey=True
-    )  # fmt: skip
+    fig, grid = style.panels(len(columns), width=1.75, height=0.6 + 0.22 * len(methods), most=len(columns), sharey=True)
     for axes, (column, label) in zip(grid, columns.items(), strict=True):
         for number, method in enumerate(methods):
             values = runs.loc[runs["method"] == method, column].dropna().to_numpy()
@@ -253,9 +251,7 @@ def quoted_costs(
     """
     settings, methods = list(dict.fromkeys(printed["setting"])), list(dict.fromkeys(ours["method"]))
     styles = style.method_styles([*printed["method"], *methods])
-    fig, grid = style.panels(
-        (len(costs) + 1) * len(settings), width=3.1, height=2.9, most=len(costs) + 1, sharey=True
-    )  # fmt: skip
+    fig, grid = style.panels((len(costs) + 1) * len(settings), width=3.1, height=2.9, most=len(costs) + 1, sharey=True)
     for axes, (setting, (cost, label)) in zip(grid, product(settings, [*costs.items(), ("", "")]), strict=True):
         if axes.get_subplotspec().is_first_col():
             style.percent_axis(axes.yaxis, "test accuracy")
