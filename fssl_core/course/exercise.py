@@ -36,14 +36,11 @@ from fssl_core.course import exercises, predictions
 from fssl_core.errors import SettingError
 
 COMMON = {  # hints that every exercise has
-    "shape": "the answer has another shape than it should.",
-    "type": "the answer is of another kind than it should be.",
-    "other": "the result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
-    "error": "your code raises an error.",
-    "none": "your function returned None.",
-    "untested": "the answer could not be tested.",
+    "shape": "The answer has another shape than it should.",
+    "type": "The answer is of another kind than it should be.",
+    "other": "The result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
 }
-PREDICTED = {"unit": "this looks like a fraction or a percentage in the other's place."}  # and that predictions have
+UNIT = "This looks like a fraction or a percentage in the other's place."  # a hint that every prediction has
 
 _KNOWN: dict[str, "Exercise | Prediction"] = {}
 
@@ -85,7 +82,7 @@ class Prediction:
         value: takes the record or the printed table, if it is about one, and returns the number.
         unit: of the number.
         within: a guess that is at most so far off counts as right.
-        hints: texts by name, ``too_low`` and ``too_high``.
+        hints: texts by name, ``too_low``, ``too_high`` and ``unit``.
         record: name of a CSV file under ``figures/``, without its ending; or empty.
         table: printed in a paper, such as ``"ldawa/table5"``; or empty. Without either the number is computed.
     """
@@ -114,7 +111,7 @@ def prediction(
     """Make a prediction of the function below, which returns the number; see :class:`Prediction`."""
 
     def make(value: Callable[..., float]) -> Prediction:
-        hints = COMMON | PREDICTED | {"too_low": too_low, "too_high": too_high}
+        hints = {"too_low": too_low, "too_high": too_high, "unit": UNIT}
         return _added(Prediction(id, value, unit, within, hints, record, table))
 
     return make
@@ -176,18 +173,14 @@ def compare(given: Any, right: Any, *, tolerance: float = 1e-4, **mistakes: Any)
     """
     right = torch.as_tensor(right)
     given = as_tensor(given)
-    shapes = [tuple(given.shape), tuple(right.shape)]
-    if shapes[0] != shapes[1]:
-        for hint, mistake in mistakes.items():
-            if _equal(given, torch.as_tensor(mistake), tolerance):
-                raise Wrong(hint)
-        shown = ["a single number" if not shape else f"the shape {list(shape)}" for shape in shapes]
-        raise Wrong("shape", f"the answer has {shown[0]}; expected is {shown[1]}.")
     if _equal(given, right, tolerance):
         return
     for hint, mistake in mistakes.items():
         if _equal(given, torch.as_tensor(mistake), tolerance):
             raise Wrong(hint)
+    if given.shape != right.shape:
+        shown = [f"the shape {list(one.shape)}" if one.ndim else "a single number" for one in (given, right)]
+        raise Wrong("shape", f"the answer has {shown[0]}; expected is {shown[1]}.")
     if given.is_floating_point() and right.isfinite().all() and (lost := int((~given.isfinite()).sum())):
         raise Wrong("type", f"the answer is not a finite number, but nan or inf, in {lost} of {given.numel()} places.")
     raise Wrong("other")

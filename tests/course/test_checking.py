@@ -24,8 +24,6 @@ def add(answer, generator):
 
 
 ADD = Exercise("sums/add", add, {"difference": "this is the difference", "other": "wrong", "shape": "", "type": ""})
-RECORD = "sums/x.laptop"
-GUESS = Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, {"too_low": "more"}, record=RECORD)
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def guess(tmp_path, monkeypatch):
     pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.laptop.csv")
     monkeypatch.chdir(tmp_path)
     hints = {"too_low": "more", "too_high": "less", "unit": "another unit"}
-    return Prediction("sums/guess", GUESS.value, "apples", 2.0, hints, record=RECORD)
+    return Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, hints, record="sums/x.laptop")
 
 
 @pytest.mark.parametrize(
@@ -230,14 +228,7 @@ def test_in_a_notebook_the_result_is_data_beside_the_line(monkeypatch):
 def test_every_hint_says_what_is_wrong(module):
     for id, known in exercises_of(module).items():
         assert id.startswith(f"{module}/")
-        assert all(text and text[0].isupper() == (name in own(known)) for name, text in known.hints.items()), id
-
-
-def own(known):
-    """The names of the hints that an exercise has for itself."""
-    from fssl_core.course.exercise import COMMON, PREDICTED
-
-    return [name for name in known.hints if known.hints[name] not in (COMMON | PREDICTED).values()]
+        assert all(text[:1].isupper() for text in known.hints.values()), id
 
 
 def test_a_hint_may_depend_on_the_answer():
