@@ -103,13 +103,13 @@ def checked(known: Exercise, answer: Any, seed: int = 0) -> Result:
         if unanswered(answer):
             raise _Unanswered
         for draw in range(DRAWS):
-            known.test(_Watched(answer) if callable(answer) else answer, generator(seed, known.id, draw))
+            known.test(_watched(answer) if callable(answer) else answer, generator(seed, known.id, draw))
     except _Unanswered:
         return Result(known.id, "check", "unanswered")
     except Wrong as wrong:
         return Result(known.id, "check", "not yet", wrong.hint, _sentence(wrong.text or known.hints[wrong.hint]))
     except _StudentsError as raised:
-        return Result(known.id, "check", "not yet", "error", raised.text)
+        return Result(known.id, "check", "not yet", "error", str(raised))
     except Exception as error:  # an answer so odd that the test fails on it
         text = _sentence(f"the answer could not be tested: {type(error).__name__}: {_one_line(error)}")
         if not callable(answer) and "not callable" in str(error):
@@ -164,24 +164,19 @@ class _Unanswered(Exception):
 
 
 class _StudentsError(Exception):
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
+    """A function that raised something, with what its student is told."""
 
 
-class _Watched:
+def _watched(function: Callable) -> Callable:
     """A student's function: given copies, so that it cannot change what its result is compared with."""
 
-    def __init__(self, function: Callable) -> None:
-        self.function = function
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def watched(*arguments: Any, **named: Any) -> Any:
         try:
-            given = self.function(*copy.deepcopy(arguments), **copy.deepcopy(named))
+            given = function(*copy.deepcopy(arguments), **copy.deepcopy(named))
         except KeyboardInterrupt as stopped:  # by the student, who waits for a loop that does not end
-            raise Interrupted(_error_text(stopped, self.function, "Interrupted")) from None
+            raise Interrupted(_error_text(stopped, function, "Interrupted")) from None
         except Exception as error:
-            raise _StudentsError(_error_text(error, self.function)) from error
+            raise _StudentsError(_error_text(error, function)) from error
         if given is None:  # the cell of an exercise returns `...` before anybody has filled it in
             raise Wrong(
                 "none",
@@ -191,6 +186,8 @@ class _Watched:
         if unanswered(given):
             raise _Unanswered
         return given
+
+    return watched
 
 
 def _error_text(error: BaseException, function: Callable, what: str = "") -> str:
