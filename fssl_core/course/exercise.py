@@ -221,6 +221,16 @@ def parts(given: Any, count: int, hint: str) -> list:
     return found
 
 
+def numbers(given: Any, count: int, hint: str) -> Tensor:
+    """An answer as ``count`` finite numbers in float64; :class:`Wrong` for what is none."""
+    return torch.tensor([as_number(as_tensor(part)) for part in parts(given, count, hint)], dtype=torch.float64)
+
+
+def whole_number(low: int, high: int, generator: torch.Generator) -> int:
+    """A fresh input, at least ``low`` and below ``high``."""
+    return int(torch.randint(low, high, (), generator=generator))
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

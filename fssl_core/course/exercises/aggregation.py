@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, parts, prediction
+from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, numbers, parts, prediction, whole_number
 from fssl_core.federation.aggregation import Layers, Round, combine, weights
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models.layers import conv_norm
@@ -124,21 +124,21 @@ def factors(answer, generator) -> None:
     once_more="For L-DAWA you applied the cosine to a part only: it multiplies all that is averaged.",
 )
 def norm(answer, generator) -> None:
-    clients = int(torch.randint(2, 9, (), generator=generator))
+    clients = whole_number(2, 9, generator)
     cosine = 0.3 + 0.6 * torch.rand((), generator=generator).item()
-    given = parts(answer(cosine, clients), 2, "pair")
+    given = numbers(answer(cosine, clients), 2, "pair")
     directions = torch.eye(clients + 1, dtype=torch.float64)  # the old layer, and one direction for each client
     received = cosine * directions[0] + (1 - cosine**2) ** 0.5 * directions[1:]
     known = _round([directions[0]], [received])
     right = [(weights(rule, known)[:, 0] @ received).norm() for rule in ("uniform", "l-dawa")]
     equal, own = right[0].item(), (1 - cosine**2) / clients
     compare(
-        torch.stack([as_tensor(part).double() for part in given]),
+        given,
         torch.stack(right),
-        no_differences=torch.tensor([cosine, cosine**2], dtype=torch.float64),
-        not_averaged=torch.tensor([1.0, cosine], dtype=torch.float64),
-        same=torch.tensor([equal, equal], dtype=torch.float64),
-        once_more=torch.tensor([equal, (cosine**4 + own) ** 0.5], dtype=torch.float64),
+        no_differences=[cosine, cosine**2],
+        not_averaged=[1, cosine],
+        same=[equal, equal],
+        once_more=[equal, (cosine**4 + own) ** 0.5],
     )
 
 
@@ -153,9 +153,9 @@ def norm(answer, generator) -> None:
 )
 def smaller(answer, generator) -> None:
     scale = 0.3 + 0.4 * torch.rand((), generator=generator).item()
-    given = parts(answer(scale), 3, "triple")
+    given = numbers(answer(scale), 3, "triple")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        torch.manual_seed(whole_number(0, 2**31, generator))
         unit = conv_norm("batch", 3, 8, 3).double()
     images = 10 * torch.randn(16, 3, 8, 8, dtype=torch.float64, generator=generator)
     direction = torch.randn(16, 8, 8, 8, dtype=torch.float64, generator=generator)
@@ -167,12 +167,12 @@ def smaller(answer, generator) -> None:
         lengths = torch.stack([out.detach().norm(), gradient.norm(), weight.detach().norm()])
         found.append(torch.stack([lengths[0], lengths[1], lengths[1] / lengths[2]]))
     compare(
-        torch.stack([as_tensor(part).double() for part in given]),
+        given,
         found[1] / found[0],
         tolerance=0.01,
-        no_norm=torch.tensor([scale, 1, 1 / scale], dtype=torch.float64),
-        gradient=torch.tensor([1, scale, 1], dtype=torch.float64),
-        relative=torch.tensor([1, 1 / scale, 1 / scale], dtype=torch.float64),
+        no_norm=[scale, 1, 1 / scale],
+        gradient=[1, scale, 1],
+        relative=[1, 1 / scale, 1 / scale],
     )
 
 

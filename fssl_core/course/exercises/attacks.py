@@ -2,7 +2,7 @@
 
 import torch
 
-from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, parts, prediction
+from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, parts, prediction, whole_number
 from fssl_core.privacy.datamix import datamix, mixing_coefficients
 from fssl_core.privacy.image_quality import explained as explained_share
 from fssl_core.privacy.matching import representation_error
@@ -135,8 +135,8 @@ def masks(answer, generator) -> None:
     survivors="Masks between two clients that are left cancel.",
 )
 def dropouts(answer, generator) -> None:
-    lost = int(torch.randint(2, 5, (), generator=generator))
-    left = 3 * lost + int(torch.randint(3, (), generator=generator))
+    lost = whole_number(2, 5, generator)
+    left = 3 * lost + whole_number(0, 3, generator)
     clients = left + lost
     compare(
         answer(clients, lost),
@@ -185,19 +185,15 @@ def unmix(answer, generator) -> None:
     both = (first > 0) & (second > 0)
     t, s = (first[both] / second[both]).min().item(), (second[both] / first[both]).min().item()
     mean_t, mean_s = (first[both] / second[both]).mean().item(), (second[both] / first[both]).mean().item()
-
-    def row(x: float, y: float) -> torch.Tensor:
-        return torch.tensor([x, y], dtype=torch.float64)
-
     given = torch.stack([as_tensor(part).double() for part in parts(answer(first, second), 2, "pair")])
     if not given.isfinite().all():
         raise Wrong("infinite")
     compare(
         given,
-        row(a, b),
+        [a, b],
         tolerance=1e-3,
-        swapped=row(b, a),
-        others=row(1 - a, 1 - b),
-        one_equation=row(1 - t, 1 - s),
-        mean_ratio=row((1 - mean_t) / (1 - mean_s * mean_t), (1 - mean_s) / (1 - mean_s * mean_t)),
+        swapped=[b, a],
+        others=[1 - a, 1 - b],
+        one_equation=[1 - t, 1 - s],
+        mean_ratio=[(1 - mean_t) / (1 - mean_s * mean_t), (1 - mean_s) / (1 - mean_s * mean_t)],
     )

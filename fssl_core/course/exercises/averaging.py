@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction
+from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction, whole_number
 from fssl_core.data.partitions import heterogeneity
 from fssl_core.federation.aggregation import SHARES
 from fssl_core.federation.clients import ClientMatrix, divergence
@@ -109,7 +109,7 @@ def unlikeness(answer, generator):
     bits="These are bits. A byte has eight.",
 )
 def round_bytes(answer, generator):
-    width = 4 * int(torch.randint(1, 4, (), generator=generator))
+    width = 4 * whole_number(1, 4, generator)
     model: nn.Module = build_backbone("resnet10", width=width, norm="batch", image_size=16, channels=1)
     matrix = ClientMatrix(model, 1)
     compare(
@@ -125,12 +125,6 @@ def round_bytes(answer, generator):
     )
 
 
-class _Layer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(6))
-
-
 @exercise(
     "averaging/drift",
     squared="These are squared distances. Take the root of each before the mean.",
@@ -142,8 +136,8 @@ class _Layer(nn.Module):
 )
 def drift(answer, generator):
     models = torch.randn(5, 6, generator=generator)
-    matrix = ClientMatrix(_Layer(), 5)
-    matrix.blocks["weight"].copy_(models)
+    matrix = ClientMatrix(nn.ParameterList([torch.zeros(6)]), 5)
+    matrix.blocks["0"].copy_(models)
     lengths = (models - models.mean(0)).norm(dim=1)
     compare(
         answer(models),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction
+from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction, whole_number
 from fssl_core.objectives.moco import KeyQueue
 from fssl_core.objectives.moco import info_nce as engines_info_nce
 from fssl_core.objectives.simclr import nt_xent as engines_nt_xent
@@ -98,7 +98,7 @@ def _nt_xent_rows(z: Tensor, temperature: float) -> Tensor:
     binary="The loss is in nats: the natural logarithm.",
 )
 def ignorance(answer, generator):
-    batch = int(torch.randint(4, 500, (), generator=generator))
+    batch = whole_number(4, 500, generator)
     compare(
         as_number(answer(batch)),
         math.log(2 * batch - 1),

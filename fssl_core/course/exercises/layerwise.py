@@ -5,7 +5,7 @@ import torch
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.layerwise import round_bytes as counted_bytes
 from fssl_core.costs.parts import Encoder, Model, Part
-from fssl_core.course.exercise import Wrong, as_number, compare, exercise, parts, prediction
+from fssl_core.course.exercise import Wrong, as_number, compare, exercise, parts, prediction, whole_number
 from fssl_core.federation.schedule import KINDS, Stage, schedule
 
 
@@ -36,10 +36,10 @@ def progressive(record) -> float:
     end_to_end="End-to-end training has one stage, in which all units are trained.",
 )
 def units(answer, generator) -> None:
-    count = int(torch.randint(3, 7, (), generator=generator))
+    count = whole_number(3, 7, generator)
     for kind in KINDS:
         stages = schedule(kind, count, rounds=count)
-        stage = stages[-1] if len(stages) == 1 else stages[int(torch.randint(1, count, (), generator=generator))]
+        stage = stages[-1] if len(stages) == 1 else stages[whole_number(1, count, generator)]
         given = parts(answer(kind, stage.number, count), 2, "pair")
         try:
             frozen, active = (sorted(int(unit) for unit in part) for part in given)
@@ -66,7 +66,7 @@ def units(answer, generator) -> None:
 )
 def computation(answer, generator) -> None:
     stages = schedule("layer-wise", 5, rounds=5)
-    stage = stages[int(torch.randint(1, 5, (), generator=generator))]
+    stage = stages[whole_number(1, 5, generator)]
     sizes = torch.randint(1, 100, (5,), generator=generator).tolist()
     model = Model(Encoder(Part(), tuple(Part(macs=size) for size in sizes), Part(), 1), Part(), Part())
     frozen, active = ([sizes[unit] for unit in units] for units in (stage.frozen, stage.active))
@@ -88,7 +88,7 @@ def computation(answer, generator) -> None:
     inverse="That is how many times cheaper it is; asked for is the part that is left.",
 )
 def ratio(answer, generator) -> None:
-    count = int(torch.randint(3, 20, (), generator=generator))
+    count = whole_number(3, 20, generator)
     model = Model(Encoder(Part(), (Part(macs=1),) * count, Part(), 1), Part(), Part())
 
     def of(kind: str) -> float:
@@ -119,10 +119,10 @@ def ratio(answer, generator) -> None:
 def traffic(answer, generator) -> None:
     count = 5
     sizes = torch.randint(1, 1000, (count,), generator=generator).tolist()
-    heads = int(torch.randint(1, 1000, (), generator=generator))
+    heads = whole_number(1, 1000, generator)
     model = Model(Encoder(Part(), tuple(Part(size) for size in sizes), Part(), 1), Part(heads), Part())
     for kind in ("layer-wise", "progressive"):
-        stage = schedule(kind, count, rounds=count)[int(torch.randint(1, count, (), generator=generator))]
+        stage = schedule(kind, count, rounds=count)[whole_number(1, count, generator)]
         right = counted_bytes(stage, model).total
         present, new = sum(sizes[: stage.number]), sizes[stage.number - 1]
         other = {"all_present": present} if kind == "layer-wise" else {"new_only": new}

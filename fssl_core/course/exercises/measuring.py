@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction
+from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction, whole_number
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.metrics import chance as engines_chance
 
@@ -98,7 +98,7 @@ def chance(answer, generator):
     transposed_bias="The bias belongs to what comes out, not to what goes in.",
 )
 def probe_size(answer, generator):
-    features, classes = (int(torch.randint(5, 300, (), generator=generator)) for _ in range(2))
+    features, classes = (whole_number(5, 300, generator) for _ in range(2))
     right = sum(parameter.numel() for parameter in nn.Linear(features, classes).parameters())
     compare(
         as_number(answer(features, classes)),

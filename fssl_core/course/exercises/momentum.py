@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fssl_core.course.exercise import Wrong, as_number, compare, exercise, prediction
+from fssl_core.course.exercise import Wrong, as_number, compare, exercise, prediction, whole_number
 from fssl_core.evaluation.identifiability import client_identifiability
 
 
@@ -18,7 +18,7 @@ from fssl_core.evaluation.identifiability import client_identifiability
 )
 def memory(answer, generator):
     decay = 0.9 + 0.09 * torch.rand((), generator=generator).item()
-    steps = int(torch.randint(2, 80, (), generator=generator))
+    steps = whole_number(2, 80, generator)
     compare(
         as_number(answer(decay, steps)),
         decay**steps,
@@ -133,8 +133,8 @@ def signature(record):
     others="It rules out the keys of the other clients, and has to guess among those of its own.",
 )
 def shortcut(answer, generator):
-    clients = int(torch.randint(2, 30, (), generator=generator))
-    keys = clients * int(torch.randint(5, 200, (), generator=generator))
+    clients = whole_number(2, 30, generator)
+    keys = clients * whole_number(5, 200, generator)
     compare(
         as_number(answer(keys, clients)),
         math.log(keys / clients),

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.costs.modular import phase2_bytes
-from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, prediction
+from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, prediction, whole_number
 from fssl_core.models.layers import norm_layer
 from fssl_core.models.twin_norm import TwinNorm
 
@@ -159,7 +159,7 @@ def partners(answer, generator) -> None:
 )
 def sent(answer, generator) -> None:
     channels, side, images, pairs = (
-        int(torch.randint(low, high, (), generator=generator)) for low, high in ((8, 64), (4, 16), (10, 500), (5, 9))
+        whole_number(low, high, generator) for low, high in ((8, 64), (4, 16), (10, 500), (5, 9))
     )
     right = float(phase2_bytes((channels, side, side), images, pairs))
     compare(

@@ -7,7 +7,7 @@ import torch
 
 from fssl_core.claims.estimation import Cells, Estimate
 from fssl_core.claims.rules import Statement, ahead
-from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, parts, prediction
+from fssl_core.course.exercise import Wrong, compare, exercise, numbers, prediction, whole_number
 
 ANSWERS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
 WHO = {  # speaks of a claim: by whether the paper prints numbers of it, and whether something of ours was judged
@@ -48,7 +48,7 @@ def scratch(record) -> float:
 def interval(answer, generator) -> None:
     from scipy.special import stdtrit
 
-    count = int(torch.randint(5, 8, (), generator=generator))  # from five on, a cell is judged by its own values
+    count = whole_number(5, 8, generator)  # from five on, a cell is judged by its own values
     values = 60 + 4 * torch.randn(count, generator=generator, dtype=torch.float64)
     mean, deviation = values.mean(), values.std()
 
@@ -58,7 +58,7 @@ def interval(answer, generator) -> None:
 
     t = float(stdtrit(count - 1, 0.975))
     compare(
-        _numbers(answer(values.tolist()), 2, "pair"),
+        numbers(answer(values.tolist()), 2, "pair"),
         torch.tensor(_cells({"method": values}).mean(method="method").estimate.interval(), dtype=torch.float64),
         tolerance=1e-5,
         normal=around(1.96, deviation),
@@ -94,7 +94,7 @@ def paired(answer, generator) -> None:
         return torch.stack([right[0], error])
 
     compare(
-        _numbers(answer(base.tolist(), ours.tolist()), 2, "pair"),
+        numbers(answer(base.tolist(), ours.tolist()), 2, "pair"),
         right,
         tolerance=1e-6,
         unpaired=with_error(((base.var() + ours.var()) / count).sqrt()),
@@ -243,20 +243,13 @@ def _truth(given: Any) -> Any:
     return given.item() if hasattr(given, "item") else given
 
 
-def _numbers(given: Any, count: int, hint: str) -> torch.Tensor:
-    """``count`` numbers as float64."""
-    return torch.tensor([as_number(as_tensor(part)) for part in parts(given, count, hint)], dtype=torch.float64)
-
-
 def _cells(
     values: dict[str, torch.Tensor], untrained: torch.Tensor | float | None = None, chance: float = 10.0
 ) -> Cells:
     """Runs in percent, by method; with ``untrained`` the gate for models that did not learn looks at them."""
-    frames = [
-        pd.DataFrame({"method": method, "seed": range(len(row)), "points": row.tolist()})
-        for method, row in values.items()
-    ]
-    frame = pd.concat(frames, ignore_index=True).assign(accuracy=lambda rows: rows["points"] / 100, chance=chance / 100)
+    rows = [(method, seed, points) for method, row in values.items() for seed, points in enumerate(row.tolist())]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "points"])
+    frame = frame.assign(accuracy=frame["points"] / 100, chance=chance / 100)
     if untrained is None:
         return Cells(frame, "points", ["method"])
     beside = untrained.tolist() * len(values) if isinstance(untrained, torch.Tensor) else untrained

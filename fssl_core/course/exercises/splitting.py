@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fssl_core.costs.traffic import split_traffic
-from fssl_core.course.exercise import as_number, as_tensor, compare, exercise, prediction
+from fssl_core.course.exercise import as_number, as_tensor, compare, exercise, prediction, whole_number
 from fssl_core.models import build_backbone, client_elements, cut_layers, latent_shape
 from fssl_core.models.cutting import cut
 
@@ -23,9 +23,8 @@ ROUNDED = "Nearly: do not round, the number need not be whole."
 )
 def server_gradient(answer, generator):
     server = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
-    with torch.no_grad():
-        for parameter in server.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    for parameter in server.parameters():
+        nn.init.normal_(parameter, generator=generator)
     activations, labels = torch.randn(6, 5, generator=generator), torch.randint(3, (6,), generator=generator)
     leaf = activations.clone().requires_grad_()
     (right,) = torch.autograd.grad(F.cross_entropy(server(leaf), labels), leaf)
@@ -44,9 +43,8 @@ def server_gradient(answer, generator):
 )
 def client_backward(answer, generator):
     client = nn.Linear(4, 5)
-    with torch.no_grad():
-        for parameter in client.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    for parameter in client.parameters():
+        nn.init.normal_(parameter, generator=generator)
     images, gradient = torch.randn(6, 4, generator=generator), torch.randn(6, 5, generator=generator)
     with torch.enable_grad():
         given = as_tensor(answer(client, images, gradient))
@@ -66,8 +64,8 @@ def client_backward(answer, generator):
 def epoch_bytes(answer, generator):
     backbone = build_backbone("resnet10", width=8, norm="group", image_size=16, channels=1)
     cuts = cut_layers(backbone)
-    cut_layer = cuts[int(torch.randint(len(cuts), (), generator=generator))]
-    images, syncs = (int(torch.randint(2, 200, (), generator=generator)) for _ in range(2))
+    cut_layer = cuts[whole_number(0, len(cuts), generator)]
+    images, syncs = (whole_number(2, 200, generator) for _ in range(2))
     latent, elements = prod(latent_shape(backbone, cut_layer)), client_elements(backbone, cut_layer)
     traffic = split_traffic(backbone, cut_layer, images=images, syncs=syncs, rule="two-way")
     compare(
@@ -92,7 +90,7 @@ def epoch_bytes(answer, generator):
     no_images="Each of the client's images is sent in an epoch.",
 )
 def break_even(answer, generator):
-    latent, images, elements = (int(torch.randint(50, 5000, (), generator=generator)) for _ in range(3))
+    latent, images, elements = (whole_number(50, 5000, generator) for _ in range(3))
     right = latent * images / elements
     compare(
         as_number(answer(latent, images, elements)),
@@ -115,10 +113,10 @@ def break_even(answer, generator):
     number="This is a number of parameters. Expected is a share of all.",
 )
 def client_share(answer, generator):
-    width = 4 * int(torch.randint(1, 5, (), generator=generator))
+    width = 4 * whole_number(1, 5, generator)
     backbone = build_backbone("resnet10", width=width, norm="group", image_size=16, channels=1)
     cuts = cut_layers(backbone)
-    cut_layer = cuts[int(torch.randint(len(cuts) - 1, (), generator=generator))]
+    cut_layer = cuts[whole_number(0, len(cuts) - 1, generator)]
     client, server = (sum(p.numel() for p in part.parameters()) for part in cut(backbone, cut_layer))
     right = client / (client + server)
     compare(
