@@ -4,8 +4,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -57,31 +55,24 @@ def export(folder: Path, *, solutions: bool = True) -> Path:
 
     ignored = shutil.ignore_patterns(*NOT_COPIED, *([] if solutions else [SOLUTIONS]))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _told(folder), tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as temporary:
+    with tempfile.TemporaryDirectory(prefix=".", dir=folder.parent) as temporary:
         copy = Path(temporary, folder.name)
         copy.mkdir()
-        for part in PARTS:
-            if (root / part).is_dir():
-                shutil.copytree(root / part, copy / part, ignore=ignored)
-            else:
-                shutil.copy2(root / part, copy / part)
+        try:
+            for part in PARTS:
+                if (root / part).is_dir():
+                    shutil.copytree(root / part, copy / part, ignore=ignored)
+                else:
+                    shutil.copy2(root / part, copy / part)
+        except shutil.Error as error:  # tells of every file that could not be copied; the first one's reason is enough
+            reason = error.args[0][0][2]
+            raise FsslError(f"{folder} could not be written: {reason}. Free some space, or name another.") from error
         if not solutions:
             shutil.copyfile(copy / FOR_STUDENTS, copy / "README.md")
             for path in (copy / "notebooks").rglob("*.ipynb"):
                 _leave_out_solutions(path)
         os.rename(copy, folder)  # whole or not at all
     return folder / "notebooks" / "course"
-
-
-@contextmanager
-def _told(folder: Path) -> Iterator[None]:
-    """``shutil`` tells of every file that it could not copy; the reason of the first is enough."""
-    try:
-        yield
-    except shutil.Error as error:
-        raise FsslError(
-            f"{folder} could not be written: {error.args[0][0][2]}. Free some space, or name another."
-        ) from error
 
 
 def without_notes(cells: list[NotebookNode]) -> list[NotebookNode]:
