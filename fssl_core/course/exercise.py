@@ -125,7 +125,7 @@ def find_exercise(id: str) -> Exercise | Prediction:
     """
     module = id.partition("/")[0] if isinstance(id, str) else ""
     _load(module)
-    if id not in _KNOWN:
+    if not isinstance(id, str) or id not in _KNOWN:
         own = [name for name in _KNOWN if name.startswith(f"{module}/")]
         raise SettingError("exercise", id, f"one of {', '.join(own or [f'{name}/...' for name in modules()])}")
     return _KNOWN[id]

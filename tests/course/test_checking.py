@@ -190,6 +190,10 @@ def test_a_guess_whose_difference_is_not_shown_is_exact(guess):
     assert "exactly" in predicted(guess, 42 * (1 + 1e-5)).text
 
 
+def test_a_difference_of_nearly_a_thousand_is_written_out(guess):
+    assert "has 42 apples: 1,000 too high." in predicted(guess, 42 + 999.7).text
+
+
 def test_a_missing_record_is_no_wrong_answer(guess):
     (project_root() / "figures" / "sums" / "x.laptop.csv").unlink()
     with pytest.raises(FsslError, match=r"figures/sums/x\.laptop\.csv is missing"):
@@ -201,6 +205,8 @@ def test_unknown_names_are_refused_with_those_that_there_are():
         check("averaging/fedavk", None)
     with pytest.raises(SettingError, match=r"averaging/\.\.\."):
         check("no_such_module/x", None)
+    with pytest.raises(SettingError, match=r"averaging/\.\.\."):
+        check([1.0, 2.0], "averaging/fedavg")  # the wrong way round
     with pytest.raises(SettingError, match="this one is for predict"):
         check("averaging/dirichlet_loss", None)
     with pytest.raises(SettingError, match="this exercise is for check"):
