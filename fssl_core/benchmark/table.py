@@ -77,16 +77,16 @@ def resources(settings: Settings, load: ClientLoad | None) -> dict[str, float]:
     """
     if load is None:
         return dict.fromkeys(NEEDS, 0.0)
-    alone = settings.clients == 1
+    needs = {"passes": passes_over(settings), "macs": load.macs, "memory_bytes": load.memory_bytes}
+    if settings.clients == 1:
+        return dict.fromkeys(NEEDS, 0.0) | needs | {"rounds": 0}
     rounds, trips = _exchanges(settings)
     tables = _traffic(settings)
-    sent = {f"{way}_bytes": 0.0 if alone else sum(_of_client(table, way) for table in tables) for way in DIRECTIONS}
+    sent = {f"{way}_bytes": sum(_of_client(table, way) for table in tables) for way in DIRECTIONS}
     seconds = {
-        name: 0.0 if alone else sum(mean_seconds(table, link, round_trips=trips) for table in tables)
-        for name, link in LINKS.items()
+        name: sum(mean_seconds(table, link, round_trips=trips) for table in tables) for name, link in LINKS.items()
     }
-    needs = {"passes": passes_over(settings), "macs": load.macs, "memory_bytes": load.memory_bytes}
-    return needs | sent | {"traffic_bytes": sum(sent.values())} | seconds | {"rounds": 0 if alone else rounds}
+    return needs | sent | {"traffic_bytes": sum(sent.values())} | seconds | {"rounds": rounds}
 
 
 def counted_needs(methods: Mapping[str, Method], problem: Problem) -> pd.DataFrame:
@@ -109,14 +109,10 @@ def counted_needs(methods: Mapping[str, Method], problem: Problem) -> pd.DataFra
     return pd.DataFrame(rows, columns=columns).groupby("method", sort=False).mean().reset_index()
 
 
-def _phases(settings: TrainingSettings) -> list[Settings]:
-    return [settings.phase1, settings] if isinstance(settings, ModularSettings) else [settings]
-
-
 def _traffic(settings: TrainingSettings) -> list[pd.DataFrame]:
-    """Of each phase. An earlier one may not be stored yet, where the last came from the project's records."""
-    *earlier, last = _phases(settings)
-    return [phase.table("traffic") for phase in [*(run(one, progress=False) for one in earlier), Run(last)]]
+    """Of each phase. The first of MFCL may not be stored yet, where the second came from the project's records."""
+    first = [run(settings.phase1, progress=False)] if isinstance(settings, ModularSettings) else []
+    return [phase.table("traffic") for phase in [*first, Run(settings)]]
 
 
 def _of_client(traffic: pd.DataFrame, ways: str = "(up|down)") -> float:

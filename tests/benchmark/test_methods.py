@@ -58,7 +58,7 @@ def counted(settings, run=None) -> int:
     """Images in the batches that the engine makes, one after the other; nothing is trained."""
     data = settings.load_data()
     if isinstance(settings, ModularSettings):
-        trainer = module_trainer(settings, data)
+        trainer = ModularTrainer(settings, data, settings.phase1.build_model(data).client_module)
         second = sum(len(places) for epoch in range(settings.epochs) for places in trainer.order(epoch))
         return counted(settings.phase1) + second
     trainer = settings.trainer(data, run)
@@ -69,10 +69,6 @@ def counted(settings, run=None) -> int:
         len(rows) for client in range(settings.clients) for number in range(passes)
         for rows, _ in trainer.batches(client, number)
     )  # fmt: skip
-
-
-def module_trainer(settings, data):
-    return ModularTrainer(settings, data, settings.phase1.build_model(data).client_module)
 
 
 @pytest.mark.parametrize("name", KINDS)
