@@ -147,7 +147,8 @@ def plan(
         work, why = _work(one)
         if work is None:
             lines = unknown.setdefault(next(iter(wanted[key])), [])
-            lines += [line for line in [f"not counted: {why or f'{type(one).__name__} {key}'}"] if line not in lines]
+            if why not in lines:
+                lines.append(why)
         able = [own for own in machines if work and work.device_bytes <= own.memory]
         runs[key] = PlannedRun(
             settings=one,
@@ -169,14 +170,14 @@ def plan(
 
 
 def _work(settings: Settings) -> tuple[Work | None, str]:
-    """What a run computes; or None, and why it cannot be computed, where that is known."""
+    """What a run computes; or None, and why that is not known."""
     try:
         with outlines_only():
             return work_of(settings), ""
     except NotImplementedError:
-        return None, ""
+        return None, f"not counted: {type(settings).__name__} {settings.key}"
     except FsslError as error:
-        return None, str(error)
+        return None, f"not counted: {error}"
 
 
 def _stored(settings: Settings, digests: Mapping[str, str | None]) -> bool:
