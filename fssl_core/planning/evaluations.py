@@ -15,9 +15,9 @@ from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.models import build_backbone, cut
 from fssl_core.models.heads import MLP, GlobalPool
-from fssl_core.planning.modules import Passes
 from fssl_core.planning.work import (
     Work,
+    activation_bytes,
     built,
     counted,
     data_of,
@@ -134,7 +134,7 @@ def _fine_tuning(s: FineTuneSettings) -> Work:
     classes = len(other.classes)
     head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
     model, train, test = backbone + head, _labelled(s, other), len(other.test)
-    saved = min(s.batch, train) * model.saved_bytes * (0.5 if s.precision == "bfloat16" else 1.0)
+    saved = activation_bytes(s, min(s.batch, train) * model.saved_bytes)
     return Work(
         training=s.epochs * train * model.trained,
         evaluation=(s.epochs + 1) * test * model.forward,
@@ -170,6 +170,7 @@ def _landscape(s: LandscapeSettings) -> Work:
 def _inversion(s: InversionSettings) -> Work:
     data = data_of(s.targets[0])
     own = s.attacker_images or round(s.attacker_share * len(data.train))
+    kept_aside = max(1, round(VALIDATION_SHARE * own))
     training = evaluation = steps = held = 0.0
     groups = set()
     for target in s.targets:
@@ -179,7 +180,6 @@ def _inversion(s: InversionSettings) -> Work:
             f"decoder {s.decoder}",
             lambda client=client: (build_decoder(s.decoder, client.shape, data.shape), client.shape),
         )
-        kept_aside = max(1, round(VALIDATION_SHARE * own))
         training += s.epochs * (own - kept_aside) * decoder.trained
         evaluation += (own + s.test_images) * client.forward
         evaluation += (s.epochs * kept_aside + 2 * s.test_images) * decoder.forward
@@ -194,7 +194,6 @@ def _inversion(s: InversionSettings) -> Work:
         precision=s.precision,
         bytes_per_flop=decoder.bytes_per_flop,
         device_bytes=image_bytes(data) + held,
-        checkpoint_bytes=0.0,
     )
 
 
@@ -230,7 +229,7 @@ def _resistance(s: ResistanceSettings) -> Work:
     rest = counted(s, "server", lambda: (nn.Sequential(halves()[1], GlobalPool()), client.shape))
     head = counted(s, "head", lambda: (MLP(rest.shape[0], (len(source.classes),)), rest.shape))
     decoder = counted(s, s.decoder, lambda: (build_decoder(s.decoder, client.shape, target.shape), client.shape))
-    model: Passes = client + rest + head
+    model = client + rest + head
     steps = s.epochs * -(-len(source.train) // s.batch)
     attacked = min(s.batch, s.attacker_images or round(s.attacker_share * len(target.train)))
     attacker = s.decoder_steps * (client.forward + decoder.trained)

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce, singledispatch
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from fssl_core.costs.client_load import views_of
-from fssl_core.data.datasets import Dataset, ImageSet
+from fssl_core.data.datasets import Dataset
 from fssl_core.models.stages import reshape_layer, stages
 from fssl_core.objectives import Objective
 from fssl_core.planning.modules import NoValues, Passes, passes
@@ -81,11 +82,8 @@ def work_of(settings: Settings) -> Work:
 
 def without_values(data: Dataset) -> Dataset:
     """The same set with images on the meta device."""
-    return replace(data, **{name: _on_meta(getattr(data, name)) for name in ("train", "test")})
-
-
-def _on_meta(images: ImageSet) -> ImageSet:
-    return ImageSet(images.images.to("meta"), images.labels)
+    train, test = (replace(own, images=own.images.to("meta")) for own in (data.train, data.test))
+    return replace(data, train=train, test=test)
 
 
 _loaded: dict[tuple, Dataset] = {}
@@ -186,6 +184,11 @@ def evaluation_bytes(data: Dataset, width: int) -> float:
     return 4.0 * (len(data.train) + len(data.test)) * width + 6.0 * KNN_BLOCK * len(data.train)
 
 
+def device_bytes(settings: TrainingSettings, data: Dataset, held: float, saved: float, width: int) -> float:
+    """Images, models, and the larger of what autograd keeps and what an evaluation of features of a width takes."""
+    return image_bytes(data) + held + max(activation_bytes(settings, saved), evaluation_bytes(data, width))
+
+
 # ---------------------------------------------------------------- federated averaging
 
 
@@ -234,34 +237,29 @@ class Rounds:
         return cls(s.sampled, s.local_epochs * images, s.local_epochs * steps, images / steps)
 
 
+class Stage(NamedTuple):
+    """Passes of what the clients train for some rounds: one of layer-wise training's stages, or a whole run."""
+
+    rounds: int
+    frozen: Passes
+    trained: Passes
+    target: Passes
+    seen: Passes  # the encoder, as evaluations see it
+
+
 @work_of.register
 def _averaging(s: AveragingSettings) -> Work:
     data = data_of(s)
-    if isinstance(s, AutoencoderSettings):
-        encoder, head = _autoencoder(s, data)
-        encoder = replace(encoder, shape=encoder.shape[:1])  # pooled
-        stages_of_run = [(s.rounds, Passes(), encoder + head, encoder, encoder)]
-    elif isinstance(s, LayerwiseSettings):
-        stages_of_run = _stages(s, data)
-        encoder = stages_of_run[-1][4]
-    else:
-        encoder = counted(s, "encoder", lambda: (built(s, data).encoder, data.shape))
-        projector = counted(s, "projector", lambda: (built(s, data).projector, encoder.shape))
-        predictor = counted(s, "predictor", lambda: (built(s, data).predictor, projector.shape))
-        stages_of_run = [(s.rounds, Passes(), encoder + projector + predictor, encoder + projector, encoder)]
-
+    stages_of_run = _layerwise_stages(s, data) if isinstance(s, LayerwiseSettings) else [_only_stage(s, data)]
+    encoder = stages_of_run[-1].seen
     rounds, objective = Rounds.of(s, data), s.objective
     online, targets = views_of(objective)
-    if isinstance(s, PartialSettings):
-        count, frozen, trained, *others = stages_of_run[0]
-        stages_of_run = [(count, frozen, _held(s, data, trained), *others)]
     contrasted = 2 if isinstance(s, MoonSettings) and objective.contrast_weight else 0
-    aligned = 2 if isinstance(s, FeatArcSettings) and s.alignment else 0
-    aligned += 2 if getattr(s, "representation_alignment", 0) else 0
+    layers_aligned = getattr(s, "representation_alignment", 0)
+    aligned = 2 if layers_aligned or (isinstance(s, FeatArcSettings) and s.alignment) else 0
     training = evaluation = 0.0
     for count, frozen, trained, target, seen in stages_of_run:
-        step = trained.trained if not frozen.values else trained.forward + trained.backward
-        image = s.views * frozen.forward + online * step + (targets + contrasted) * target.forward
+        image = s.views * frozen.forward + online * trained.trained + (targets + contrasted) * target.forward
         image += aligned * seen.forward
         if objective.shares and objective.name == "fedca":  # the dictionary, of a last pass over the images
             image += 2 * trained.forward / s.local_epochs
@@ -284,19 +282,18 @@ def _averaging(s: AveragingSettings) -> Work:
     probes = 1 + (s.rounds // s.probe_every if s.probe_every else 0)
     evaluation += probes * probed + (len(data.test) * encoder.forward if s.supervised else 0.0)
 
-    frozen, trained, target = max((stage[1:4] for stage in stages_of_run), key=lambda parts: parts[1].bytes)
-    rows = {"one": 5 + bool(s.client_update.follows_training)}  # with the gradient
-    rows["sampled"] = min(s.sampled, ALL_MODELS)
-    remembers = s.client_update.keeps or contrasted or getattr(s, "representation_alignment", 0)  # own last models
-    rows["kept"] = s.clients * (bool(remembers) + bool(s.keep_velocity))
+    _, frozen, trained, target, _ = max(stages_of_run, key=lambda stage: stage.trained.bytes)
+    of_one, sampled = 5 + bool(s.client_update.follows_training), min(s.sampled, ALL_MODELS)  # with the gradient
+    remembers = s.client_update.keeps or contrasted or layers_aligned  # own last models
+    kept = s.clients * (bool(remembers) + bool(s.keep_velocity))
     if isinstance(s, FeatArcSettings) and s.groups > 1:
-        rows["kept"] += s.groups
+        kept += s.groups
     kept_targets = s.clients if objective.has_target and s.target_at_start == "kept" else 0
     queue = 4.0 * getattr(objective, "queue_size", 0) * (objective.projector[-1] if objective.projector else 0)
-    clients = (rows["sampled"] + rows["kept"]) * trained.bytes + kept_targets * target.bytes + s.clients * queue
-    saved = online * max(stage[2].saved_bytes for stage in stages_of_run) * rounds.batch
-    held = rows["one"] * trained.bytes + bool(targets) * target.bytes + frozen.bytes + clients
-    whole = max(stage[1].bytes + stage[2].bytes for stage in stages_of_run)
+    clients = (sampled + kept) * trained.bytes + kept_targets * target.bytes + s.clients * queue
+    saved = online * max(stage.trained.saved_bytes for stage in stages_of_run) * rounds.batch
+    held = of_one * trained.bytes + bool(targets) * target.bytes + frozen.bytes + clients
+    whole = max(stage.frozen.bytes + stage.trained.bytes for stage in stages_of_run)
     models = s.rounds // s.keep_every + 1 if s.keep_every else 0
     return Work(
         training=training,
@@ -304,14 +301,26 @@ def _averaging(s: AveragingSettings) -> Work:
         steps=s.rounds * rounds.clients * rounds.steps,
         small_steps=probes * small_steps,
         precision=s.precision,
-        bytes_per_flop=stages_of_run[-1][4].bytes_per_flop,
-        device_bytes=image_bytes(data)
-        + held
-        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(encoder.shape))),
+        bytes_per_flop=encoder.bytes_per_flop,
+        device_bytes=device_bytes(s, data, held, saved, prod(encoder.shape)),
         clients_bytes=clients,
         result_bytes=(1 + models) * whole,
         checkpoint_bytes=clients + (2 + models) * whole,
     )
+
+
+def _only_stage(s: AveragingSettings, data: Dataset) -> Stage:
+    if isinstance(s, AutoencoderSettings):
+        module = counted(s, "client module", lambda: (built(s, data).client_module, data.shape))
+        decoder = counted(s, "decoder", lambda: (built(s, data).decoder, module.shape))
+        pooled = replace(module, shape=module.shape[:1])
+        return Stage(s.rounds, Passes(), module + decoder, pooled, pooled)
+    encoder = counted(s, "encoder", lambda: (built(s, data).encoder, data.shape))
+    projector = counted(s, "projector", lambda: (built(s, data).projector, encoder.shape))
+    predictor = counted(s, "predictor", lambda: (built(s, data).predictor, projector.shape))
+    target = encoder + projector
+    trained = _held(s, data, target + predictor) if isinstance(s, PartialSettings) else target + predictor
+    return Stage(s.rounds, Passes(), trained, target, encoder)
 
 
 def _held(s: PartialSettings, data: Dataset, whole: Passes) -> Passes:
@@ -329,13 +338,7 @@ def _held(s: PartialSettings, data: Dataset, whole: Passes) -> Passes:
     return replace(whole, **{name: sum(shares[one] * getattr(parts[one], name) for one in shares) for name in flops})
 
 
-def _autoencoder(s: AutoencoderSettings, data: Dataset) -> tuple[Passes, Passes]:
-    client = counted(s, "client module", lambda: (built(s, data).client_module, data.shape))
-    return client, counted(s, "decoder", lambda: (built(s, data).decoder, client.shape))
-
-
-def _stages(s: LayerwiseSettings, data: Dataset) -> list[tuple[int, Passes, Passes, Passes, Passes]]:
-    """Of each stage its rounds, and passes of the frozen part, of what is trained, of the target, of the encoder."""
+def _layerwise_stages(s: LayerwiseSettings, data: Dataset) -> list[Stage]:
     whole = built(s, data)
     backbone = whole.encoder[0]
     units, shape = stages(backbone), data.shape
@@ -361,12 +364,9 @@ def _stages(s: LayerwiseSettings, data: Dataset) -> list[tuple[int, Passes, Pass
         left = (len(stage.present) - stage.dropped) / len(stage.present)  # of depth dropout's layers
         frozen, active = _scaled(stack(stage.frozen), left), _scaled(stack(stage.active, *units.tail), left)
         target = active + between + projector
-        found.append((plan.count(stage), frozen, target + predictor, target, _pooled(frozen + active, width)))
+        pooled = replace(frozen + active, shape=(width,))
+        found.append(Stage(plan.count(stage), frozen, target + predictor, target, pooled))
     return found
-
-
-def _pooled(encoder: Passes, width: int) -> Passes:
-    return replace(encoder, shape=(width,))
 
 
 def _scaled(own: Passes, share: float) -> Passes:
@@ -389,12 +389,10 @@ def _split(s: SplitSettings) -> Work:
     each = min(sizes(s, data))
     steps = each // s.client_batch
     images = s.sampled * steps * s.client_batch  # of an epoch
-    both = s.both_views
-    own = 2 * client.forward if s.freeze_client else (2 if both else 1) * (2 * client.forward + client.backward)
-    directions = 2 if s.symmetric else 1
-    inner = 0.0 if s.freeze_client else server.inner_trained
-    outer = server.trained
-    queries = 2 * (inner or outer) if both else (inner or outer) + (directions - 1) * outer
+    views, directions = 2 if s.both_views else 1, 2 if s.symmetric else 1
+    own = 2 * client.forward if s.freeze_client else views * (2 * client.forward + client.backward)
+    inner = server.trained if s.freeze_client else server.inner_trained
+    queries = 2 * inner if s.both_views else inner + (directions - 1) * server.trained
     rest = queries + directions * server.forward
     rest += directions * 4.0 * s.queue_size * s.projector_dim  # of InfoNCE with the queue, whose keys need no gradient
     measured = 0.0
@@ -405,7 +403,7 @@ def _split(s: SplitSettings) -> Work:
     copies = s.clients + (s.sampled if s.sampled < s.clients else 0)
     clients = 3 * copies * client.bytes
     held = clients + s.sampled * client.bytes + 4 * server.bytes + 4 * s.queue_size * s.projector_dim
-    saved = s.sampled * s.client_batch * (2 if both else 1) * (client.saved_bytes + server.saved_bytes)
+    saved = s.sampled * s.client_batch * views * (client.saved_bytes + server.saved_bytes)
     return Work(
         training=s.epochs * images * (own + rest),
         evaluation=evaluation + probed,
@@ -413,9 +411,7 @@ def _split(s: SplitSettings) -> Work:
         small_steps=small_steps,
         precision=s.precision,
         bytes_per_flop=backbone.bytes_per_flop,
-        device_bytes=image_bytes(data)
-        + held
-        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(whole.shape))),
+        device_bytes=device_bytes(s, data, held, saved, prod(whole.shape)),
         clients_bytes=clients,
         result_bytes=whole.bytes,
         checkpoint_bytes=3 * s.clients * client.bytes + 3 * server.bytes + 4 * s.queue_size * s.projector_dim,
@@ -437,7 +433,6 @@ def _split_learning(s: SplitLearningSettings) -> Work:
     probed, small_steps = last_probe(s, data, layers + body)
     clients = 3 * s.sampled * (layers + head).bytes
     saved = s.sampled * rounds.batch * (layers + head + server).saved_bytes
-    width = prod(body.shape)
     return Work(
         training=s.rounds * rounds.clients * rounds.images * image,
         evaluation=evaluation + probed + len(data.test) * (layers + server).forward,
@@ -445,10 +440,7 @@ def _split_learning(s: SplitLearningSettings) -> Work:
         small_steps=small_steps,
         precision=s.precision,
         bytes_per_flop=(layers + body).bytes_per_flop,
-        device_bytes=image_bytes(data)
-        + clients
-        + 4 * server.bytes
-        + max(activation_bytes(s, saved), evaluation_bytes(data, width)),
+        device_bytes=device_bytes(s, data, clients + 4 * server.bytes, saved, prod(body.shape)),
         clients_bytes=clients,
         result_bytes=(layers + server).bytes,
         checkpoint_bytes=(layers + head).bytes + 3 * server.bytes,
@@ -472,14 +464,14 @@ def _modular(s: ModularSettings) -> Work:
     batch = min(s.batch, images)
     passes_over = s.epochs * s.pairs_per_epoch
     steps = passes_over * (images // batch)
-    held = 8.0 * prod(client.shape) * s.pairs * images <= HELD_BYTES
-    sent = (min(s.pairs, passes_over) if held else passes_over) * images * 2 * s.datamix * client.forward
+    delivered = 8.0 * prod(client.shape) * s.pairs * images  # bytes
+    kept = delivered <= HELD_BYTES
+    sent = (min(s.pairs, passes_over) if kept else passes_over) * images * 2 * s.datamix * client.forward
     training = steps * batch * (2 * server.trained + 6.0 * 4 * batch * projector.shape[0]) + sent
     shown = -(-s.epochs // s.validate_every)
     whole = encoder + projector
     probed = [last_probe(s, data, part) for part in (whole, encoder)]
-    saved = 2 * batch * server.saved_bytes
-    kept = 8.0 * prod(client.shape) * s.pairs * images if held else 0.0
+    held, saved = client.bytes + 4 * server.bytes + kept * delivered, 2 * batch * server.saved_bytes
     return Work(
         training=training,
         evaluation=shown * knn(s, data, whole) + sum(flops for flops, _ in probed),
@@ -487,11 +479,7 @@ def _modular(s: ModularSettings) -> Work:
         small_steps=sum(count for _, count in probed),
         precision=s.precision,
         bytes_per_flop=encoder.bytes_per_flop,
-        device_bytes=image_bytes(data)
-        + client.bytes
-        + 4 * server.bytes
-        + kept
-        + max(activation_bytes(s, saved), evaluation_bytes(data, prod(encoder.shape))),
+        device_bytes=device_bytes(s, data, held, saved, prod(encoder.shape)),
         result_bytes=whole.bytes,
         checkpoint_bytes=2 * server.bytes + whole.bytes,
     )
