@@ -17,6 +17,7 @@ import torch
 
 from fssl_core.data import readers
 from fssl_core.data.datasets import DOWNLOADS, find_dataset, how_to_get
+from fssl_core.data.outlines import OUTLINES
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
 from fssl_core.paths import data_root
@@ -60,7 +61,7 @@ def write_subset(folder: Path) -> Path:
         raise DataError(f"The files in {source} are those of the recorded runs already: there is nothing to do.")
     train, test, classes = readers.read_cifar10(source)
     counts = len(train[1]), len(test[1])
-    if (counts, classes) != (DOWNLOADS["cifar10"].counts, CLASSES):
+    if (*counts, classes) != (OUTLINES["cifar10"].train, OUTLINES["cifar10"].test, CLASSES):
         raise DataError(
             f"{source} does not hold the official files of CIFAR-10, with 50,000 training and 10,000 test images of "
             f"the classes {', '.join(CLASSES)}: here are {counts[0]:,} and {counts[1]:,} of the classes "

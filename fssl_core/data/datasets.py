@@ -9,7 +9,6 @@ with its ``coco/train2017/*.jpg``, is a set without labels and without test imag
 
 import hashlib
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fssl_core.data import digests, embedded, folders, outlines, readers
-from fssl_core.data.outlines import MEDMNIST_COUNTS
+from fssl_core.data.outlines import MEDMNIST_SETS, OUTLINES
 from fssl_core.devices import check_device
 from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
@@ -166,7 +165,6 @@ class _Download:
     folders: tuple[str, ...]  # where it may lie under the data root; torchvision's own place first
     files: tuple[str, ...]  # in one of these folders, that are read; gzipped or not
     torchvision_class: str
-    counts: tuple[int, int]  # train and test images of the official set
 
 
 DOWNLOADS = {
@@ -175,25 +173,40 @@ DOWNLOADS = {
         ("cifar-10-batches-py",),
         (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta"),
         "CIFAR10",
-        (50_000, 10_000),
     ),
-    "cifar100": _Download(
-        readers.read_cifar100, ("cifar-100-python",), ("train", "test", "meta"), "CIFAR100", (50_000, 10_000)
-    ),
+    "cifar100": _Download(readers.read_cifar100, ("cifar-100-python",), ("train", "test", "meta"), "CIFAR100"),
     "fashion-mnist": _Download(
         readers.read_fashion_mnist,
         ("FashionMNIST/raw", "fashion-mnist"),
         tuple(f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")),
         "FashionMNIST",
-        (60_000, 10_000),
     ),
 }
 MEDMNIST = "medmnist/"  # the prefix of its sets' names, and their folder
+MEDMNIST_COUNTS = {name: versions for name, (_, _, versions) in MEDMNIST_SETS.items()}  # train, validation and test
 VALIDATION = ":val"  # after the name of a MedMNIST set: its validation split in place of the train split
-COCO, COCO_IMAGES = "coco", 118_287  # of train2017
-TINY_IMAGENET = "tiny-imagenet-200"
-CALTECH, IMAGENET12 = "caltech-101", "imagenet12"
+COCO = "coco"
+COCO_IMAGES = OUTLINES[COCO].train  # of train2017
 EMBEDDED = {"scattered-digits": embedded.scattered_digits, "digits": embedded.digits}
+BY_HAND = {  # how to get the sets that torchvision does not fetch into {place}
+    COCO: (
+        "Fetch http://images.cocodataset.org/zips/train2017.zip (18 GB) and unpack it there, so that its images lie in "
+        "{place}/train2017; no annotations are needed."
+    ),
+    "tiny-imagenet-200": (
+        "Fetch http://cs231n.stanford.edu/tiny-imagenet-200.zip (248 MB) and unpack it there as it is, so that "
+        "{place}/val/val_annotations.txt is there."
+    ),
+    "caltech-101": (
+        "Fetch https://data.caltech.edu/records/mzrjq-6wc02 (137 MB) and put the images of its 101 classes there, as "
+        "train/<class>/*.jpg and test/<class>/*.jpg, without BACKGROUND_Google. The paper does not state the split; 30 "
+        "training images of each class are usual."
+    ),
+    "imagenet12": (
+        "Put images there as train/<class>/*.jpg and test/<class>/*.jpg. They are a 12-class subset of ImageNet; the "
+        "paper does not say which classes: take those of the work that it cites (Li et al., NeurIPS 2021)."
+    ),
+}
 
 
 def load_dataset(
@@ -230,8 +243,7 @@ def load_dataset(
             data = _load(name, data_root(), image_size, _stamp(name))
     except PermissionError as error:
         raise DataError(f"{error.filename or name} may not be read: change its permissions.") from error
-    published = name in DOWNLOADS or name.startswith(MEDMNIST) or name in (COCO, TINY_IMAGENET)
-    if published and not (data.official or outlines.in_use()):
+    if _is_published(name) and not (data.official or outlines.in_use()):
         notice(
             f"the files of {name} are not the official ones ({len(data.train):,} train and {len(data.test):,} test "
             "images): do not compare results on them with published ones."
@@ -349,27 +361,8 @@ def how_to_get(name: str, root: Path) -> str:
         how = (
             f"Fetch https://zenodo.org/records/10519652/files/{file} and put it there; about it: https://medmnist.com."
         )
-    elif name == COCO:
-        how = (
-            "Fetch http://images.cocodataset.org/zips/train2017.zip (18 GB) and unpack it there, so that its images "
-            f"lie in {root / COCO / 'train2017'}; no annotations are needed."
-        )
-    elif name == TINY_IMAGENET:
-        how = (
-            "Fetch http://cs231n.stanford.edu/tiny-imagenet-200.zip (248 MB) and unpack it there as it is, so that "
-            f"{root / TINY_IMAGENET / 'val' / 'val_annotations.txt'} is there."
-        )
-    elif name == CALTECH:
-        how = (
-            "Fetch https://data.caltech.edu/records/mzrjq-6wc02 (137 MB) and put the images of its 101 classes there, "
-            "as train/<class>/*.jpg and test/<class>/*.jpg, without BACKGROUND_Google. The paper does not state the "
-            "split; 30 training images of each class are usual."
-        )
-    elif name == IMAGENET12:
-        how = (
-            "Put images there as train/<class>/*.jpg and test/<class>/*.jpg. They are a 12-class subset of ImageNet; "
-            "the paper does not say which classes: take those of the work that it cites (Li et al., NeurIPS 2021)."
-        )
+    elif name in BY_HAND:
+        how = BY_HAND[name].format(place=where)
     else:
         how = (
             "Put images there as train/<class>/*.jpg and test/<class>/*.jpg, or without classes as train/*.jpg; or use "
@@ -386,18 +379,18 @@ def _read(name: str, path: Path, folder_image_size: int) -> Parts:
     return folders.read_folder(path, folder_image_size)
 
 
+def _is_published(name: str) -> bool:
+    """Whether numbers of images tell the set of that name; those of Caltech-101 and imagenet12 are a choice."""
+    return name in (*DOWNLOADS, COCO, "tiny-imagenet-200") or name.startswith(MEDMNIST)
+
+
 def _is_official(name: str, path: Path, train: int, test: int) -> bool:
     """By the number of images and, where torchvision lists them, the md5 of each file."""
-    if name.startswith(MEDMNIST):
-        subset = re.sub(r"_(64|128|224)$", "", name.removeprefix(MEDMNIST).removesuffix(VALIDATION))
-        split = 1 if name.endswith(VALIDATION) else 0
-        return any((counts[split], counts[2]) == (train, test) for counts in MEDMNIST_COUNTS.get(subset, ()))
-    if name == COCO:
-        return (train, test) == (COCO_IMAGES, 0)
-    if name == TINY_IMAGENET:
-        return (train, test) == (100_000, 10_000)
-    if name not in DOWNLOADS or (train, test) != DOWNLOADS[name].counts:
+    counts = [(known.train, known.test) for known in outlines.outlines_of(name)]
+    if not _is_published(name) or (train, test) not in counts:
         return False
+    if name not in DOWNLOADS:
+        return True
     from torchvision import datasets
 
     source = getattr(datasets, DOWNLOADS[name].torchvision_class)

@@ -31,36 +31,7 @@ class Outline:
         return pixels, labels
 
 
-# Train, validation and test images of the single-label 2-D sets of MedMNIST v2 (Yang et al., Scientific Data 10:41,
-# 2023, and the collection's later corrections of the organ sets); at larger sizes, as in pathmnist_64, the same.
-MEDMNIST_COUNTS = {
-    "bloodmnist": {(11_959, 1_712, 3_421)},
-    "breastmnist": {(546, 78, 156)},
-    "dermamnist": {(7_007, 1_003, 2_005)},
-    "octmnist": {(97_477, 10_832, 1_000)},
-    "organamnist": {(34_581, 6_491, 17_778), (34_561, 6_491, 17_778)},
-    "organcmnist": {(13_000, 2_392, 8_268), (12_975, 2_392, 8_216)},
-    "organsmnist": {(13_940, 2_452, 8_829), (13_932, 2_452, 8_827)},
-    "pathmnist": {(89_996, 10_004, 7_180)},
-    "pneumoniamnist": {(4_708, 524, 624)},
-    "retinamnist": {(1_080, 120, 400)},
-    "tissuemnist": {(165_466, 23_640, 47_280)},
-}
-_MEDMNIST_CLASSES = {
-    "bloodmnist": 8,
-    "breastmnist": 2,
-    "dermamnist": 7,
-    "octmnist": 4,
-    "organamnist": 11,
-    "organcmnist": 11,
-    "organsmnist": 11,
-    "pathmnist": 9,
-    "pneumoniamnist": 2,
-    "retinamnist": 5,
-    "tissuemnist": 8,
-}
-_MEDMNIST_COLOUR = ("bloodmnist", "dermamnist", "pathmnist", "retinamnist")
-_OUTLINES = {
+OUTLINES = {
     "cifar10": Outline(50_000, 10_000, 10, 32),
     "cifar100": Outline(50_000, 10_000, 100, 32),
     "fashion-mnist": Outline(60_000, 10_000, 10, 28, channels=1),
@@ -68,6 +39,21 @@ _OUTLINES = {
     "coco": Outline(118_287, 0, 0, 64),
     "caltech-101": Outline(3_030, 5_647, 101, 64),
     "imagenet12": Outline(12_000, 600, 12, 64),
+}
+# Classes, channels, and the numbers of train, validation and test images of the single-label 2-D sets of MedMNIST v2
+# (Yang et al., Scientific Data 10:41, 2023) and of their later corrections; the same at larger sizes, as pathmnist_64.
+MEDMNIST_SETS = {
+    "bloodmnist": (8, 3, [(11_959, 1_712, 3_421)]),
+    "breastmnist": (2, 1, [(546, 78, 156)]),
+    "dermamnist": (7, 3, [(7_007, 1_003, 2_005)]),
+    "octmnist": (4, 1, [(97_477, 10_832, 1_000)]),
+    "organamnist": (11, 1, [(34_561, 6_491, 17_778), (34_581, 6_491, 17_778)]),
+    "organcmnist": (11, 1, [(12_975, 2_392, 8_216), (13_000, 2_392, 8_268)]),
+    "organsmnist": (11, 1, [(13_932, 2_452, 8_827), (13_940, 2_452, 8_829)]),
+    "pathmnist": (9, 3, [(89_996, 10_004, 7_180)]),
+    "pneumoniamnist": (2, 1, [(4_708, 524, 624)]),
+    "retinamnist": (5, 3, [(1_080, 120, 400)]),
+    "tissuemnist": (8, 1, [(165_466, 23_640, 47_280)]),
 }
 _in_use = False
 
@@ -88,13 +74,19 @@ def in_use() -> bool:
     return _in_use
 
 
-def outline_of(name: str) -> Outline | None:
-    """The outline of a published set, by its name for :func:`~fssl_core.data.datasets.load_dataset`."""
+def outlines_of(name: str) -> list[Outline]:
+    """Of each version of a published set, by its name for :func:`~fssl_core.data.datasets.load_dataset`."""
     match = re.fullmatch(r"medmnist/(?P<subset>[a-z]+)(_(?P<side>64|128|224))?(?P<validation>:val)?", name)
-    if match is None or match["subset"] not in MEDMNIST_COUNTS:
-        return _OUTLINES.get(name)
-    subset = match["subset"]
-    train, validation, test = min(MEDMNIST_COUNTS[subset])
-    channels = 3 if subset in _MEDMNIST_COLOUR else 1
-    images = validation if match["validation"] else train
-    return Outline(images, test, _MEDMNIST_CLASSES[subset], int(match["side"] or 28), channels)
+    if match is None or match["subset"] not in MEDMNIST_SETS:
+        return [OUTLINES[name]] if name in OUTLINES else []
+    classes, channels, versions = MEDMNIST_SETS[match["subset"]]
+    side = int(match["side"] or 28)
+    return [
+        Outline(validation if match["validation"] else train, test, classes, side, channels)
+        for train, validation, test in versions
+    ]
+
+
+def outline_of(name: str) -> Outline | None:
+    """That of the smallest version of a published set; None of any other set."""
+    return next(iter(outlines_of(name)), None)

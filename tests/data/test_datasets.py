@@ -16,6 +16,7 @@ from fssl_core import notices
 from fssl_core.data import datasets
 from fssl_core.data.datasets import download, inventory, known_datasets, load_dataset
 from fssl_core.data.missing import missing_datasets
+from fssl_core.data.outlines import OUTLINES, Outline
 from fssl_core.data.readers import load_pickle
 from fssl_core.errors import DataError, SettingError
 from fssl_core.paths import data_root as current_root
@@ -376,9 +377,7 @@ def test_official_files_are_recognised_by_count_and_checksum(root, monkeypatch, 
     write_cifar10(root)
     folder = root / "cifar-10-batches-py"
     sums = [[path.name, hashlib.md5(path.read_bytes()).hexdigest()] for path in sorted(folder.glob("*batch*_*"))]
-    source = datasets.DOWNLOADS["cifar10"]
-    official = dataclasses.replace(source, counts=(100, 20))
-    monkeypatch.setitem(datasets.DOWNLOADS, "cifar10", official)
+    monkeypatch.setitem(OUTLINES, "cifar10", Outline(100, 20, 10, 32))
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "train_list", sums)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "test_list", [])
     assert load_dataset("cifar10").official

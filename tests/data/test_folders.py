@@ -11,6 +11,7 @@ from torchvision.transforms.v2 import functional as TF
 from fssl_core import notices
 from fssl_core.data import datasets, folders
 from fssl_core.data.datasets import inventory, load_dataset
+from fssl_core.data.outlines import OUTLINES, Outline
 from fssl_core.errors import DataError, SettingError
 
 NUMBERS = np.random.default_rng(0)
@@ -97,7 +98,7 @@ def test_coco_is_official_by_its_number_of_images(root, monkeypatch, capsys):
     write_photos(root / "coco/train2017")
     assert not load_dataset("coco").official
     assert "the files of coco are not the official ones (7 train and 0 test images)" in capsys.readouterr().err
-    monkeypatch.setattr(datasets, "COCO_IMAGES", 7)
+    monkeypatch.setitem(OUTLINES, "coco", Outline(7, 0, 0, 64))
     assert load_dataset("coco", image_size=20).official  # another size, so that it is read again
     assert capsys.readouterr().err == ""
 
