@@ -294,7 +294,7 @@ def outline(name: str, image_size: int | None = None) -> Dataset:
     if described is None and path is None:
         raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name, data_root())}")
     if described is None:
-        described = outlines.Outline(*folders.count_folder(path), folders.count_classes(path), FOLDER_IMAGE_SIZE)
+        described = outlines.Outline(*folders.count_folder(path), FOLDER_IMAGE_SIZE)
     splits = (ImageSet(*described.split(images, image_size)) for images in (described.train, described.test))
     return Dataset(name, *splits, tuple(map(str, range(described.classes))), official=False)
 
@@ -443,7 +443,7 @@ def _describe(name: str, root: Path) -> dict[str, object]:
             splits = _read(name, path, FOLDER_IMAGE_SIZE)[:2]
             train, test = (len(labels) for _, labels in splits)
         else:  # counted, not decoded
-            train, test = folders.count_folder(path)
+            train, test, _ = folders.count_folder(path)
     except DataError as error:
         return row | {"problem": str(error)}
     return row | {"train": train, "test": test, "official": _is_official(name, path, train, test)}

@@ -36,6 +36,7 @@ from fssl_core.resources import cores
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Files = dict[str | None, list[Path]]  # images by class, both in the order of their names; of the class None without any
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 OTHER_SUFFIXES = (".avif", ".bmp", ".gif", ".heic", ".jp2", ".tif", ".tiff", ".webp")  # a notice says that there are
 FORMATS = ("JPEG", "PNG")  # by content; Pillow knows others that start programs
@@ -57,40 +58,22 @@ def read_folder(folder: Path, image_size: int) -> tuple[Split, Split, tuple[str,
     Raises:
         DataError: as :func:`list_folder`, or an image cannot be decoded.
     """
-    plain = list_unlabelled(folder)
-    if plain:
-        images = _decode(folder, plain, image_size)
-        labels = torch.full((len(images),), -1)
-        return (images, labels), (images.new_empty(0, *images.shape[1:]), labels[:0]), ()
-    splits = list_folder(folder)
-    train, test = (
-        (_decode(folder, [path for paths in files.values() for path in paths], image_size), _labels(files))
-        for files in splits
-    )
-    return train, test, tuple(splits[0])
+    train, test = list_folder(folder)
+    splits = [(_decode(folder, _paths(files), image_size), _labels(files)) for files in (train, test)]
+    return splits[0], splits[1], tuple(test)
 
 
-def count_folder(folder: Path) -> tuple[int, int]:
-    """Numbers of train and test images; errors as those of :func:`list_folder`."""
-    plain = list_unlabelled(folder)
-    if plain:
-        return len(plain), 0
-    train, test = (sum(map(len, files.values())) for files in list_folder(folder))
-    return train, test
-
-
-def count_classes(folder: Path) -> int:
-    """Number of classes, 0 without any; errors as those of :func:`list_folder`."""
-    return 0 if list_unlabelled(folder) else len(list_folder(folder)[0])
+def count_folder(folder: Path) -> tuple[int, int, int]:
+    """Numbers of train images, test images and classes; errors as those of :func:`list_folder`."""
+    train, test = list_folder(folder)
+    return len(_paths(train)), len(_paths(test)), len(test)
 
 
 def list_files(folder: Path) -> list[Path]:
     """All files that :func:`read_folder` reads, images in its order; errors as those of :func:`list_folder`."""
-    plain = list_unlabelled(folder)
-    if plain:
-        return plain
-    images = [path for files in list_folder(folder) for paths in files.values() for path in paths]
-    return [*images, *filter(Path.is_file, [folder / ANNOTATIONS])]
+    train, test = list_folder(folder)
+    table = folder / ANNOTATIONS
+    return [*_paths(train), *_paths(test), *([table] if test and table.is_file() else [])]
 
 
 def is_image_folder(folder: Path) -> bool:
@@ -100,28 +83,18 @@ def is_image_folder(folder: Path) -> bool:
     return False
 
 
-def list_unlabelled(folder: Path) -> list[Path]:
-    """The images of a set without classes, by name; none where there are class folders."""
-    with _damaged(folder):
-        image_folder = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
-        if not image_folder.is_dir():
-            return []
-        with os.scandir(image_folder) as entries:  # knows folders from files without asking for each of 118,287
-            entries = [entry for entry in entries if not entry.name.startswith(".")]
-        if any(entry.is_dir() for entry in entries):
-            return []
-    return sorted(image_folder / name for name in _images(image_folder, [entry.name for entry in entries]))
-
-
-def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Path]]]:
+def list_folder(folder: Path) -> tuple[Files, Files]:
     """Train and test images of each class in ``folder``, in ``{train,test or val}/<class>/``, any depth below.
 
-    With Tiny ImageNet's table of classes the test images are those that it names.
+    With Tiny ImageNet's table of classes the test images are those that it names. Of a set without classes the training
+    images are of the class None, and there are no test images.
 
     Raises:
         DataError: a split is missing or empty, the splits do not have the same classes, or the table is damaged.
     """
     with _damaged(folder):
+        if unlabelled := _list_unlabelled(folder):
+            return {None: unlabelled}, {}
         test = folder / "test" if (folder / "test").is_dir() else folder / "val"
         listed = (folder / ANNOTATIONS).is_file()
         if listed:
@@ -135,14 +108,26 @@ def list_folder(folder: Path) -> tuple[dict[str, list[Path]], dict[str, list[Pat
     return splits[0], splits[1]
 
 
-def _list_classes(split: Path, folder: Path) -> dict[str, list[Path]]:
+def _list_unlabelled(folder: Path) -> list[Path]:
+    """The images of a set without classes, by name; none where there are class folders."""
+    image_folder = next((folder / name for name in PLACES if (folder / name).is_dir()), folder)
+    if not image_folder.is_dir():
+        return []
+    with os.scandir(image_folder) as entries:  # knows folders from files without asking for each of 118,287
+        entries = [entry for entry in entries if not entry.name.startswith(".")]
+    if any(entry.is_dir() for entry in entries):
+        return []
+    return sorted(image_folder / name for name in _images(image_folder, [entry.name for entry in entries]))
+
+
+def _list_classes(split: Path, folder: Path) -> Files:
     """Images by class, both in the order of their names."""
     if not split.is_dir():
         raise DataError(
             f"{folder} needs the folders train/<class>/ and test/<class>/ (or val/<class>/); without classes, "
             "images directly in train/ and no folder beside them."
         )
-    files: dict[str, list[Path]] = {}
+    files: Files = {}
     for entry in split.iterdir():
         name = unicodedata.normalize("NFC", entry.name)  # systems differ in how they write an accent
         if entry.name.startswith(".") or not entry.is_dir():
@@ -157,7 +142,7 @@ def _list_classes(split: Path, folder: Path) -> dict[str, list[Path]]:
     return dict(sorted(files.items()))
 
 
-def _listed(folder: Path) -> dict[str, list[Path]]:
+def _listed(folder: Path) -> Files:
     """Images of ``val/images`` by class, as the table beside them has it; both in the order of their names."""
     table, images = folder / ANNOTATIONS, folder / ANNOTATIONS.parent / "images"
     if table.stat().st_size > LARGEST_TABLE:
@@ -212,9 +197,14 @@ def _is_image(name: str) -> bool:
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
-def _labels(files: dict[str, list[Path]]) -> Tensor:
-    counts = torch.tensor([len(paths) for paths in files.values()])
-    return torch.arange(len(counts)).repeat_interleave(counts)
+def _paths(files: Files) -> list[Path]:
+    return [path for paths in files.values() for path in paths]
+
+
+def _labels(files: Files) -> Tensor:
+    if None in files:
+        return torch.full((len(files[None]),), -1)
+    return torch.tensor([label for label, paths in enumerate(files.values()) for _ in paths], dtype=torch.int64)
 
 
 # ---------------------------------------------------------------- decoding

@@ -137,8 +137,13 @@ def test_a_damaged_image_is_named(root):
 def counted(monkeypatch):
     """Decode sets of any size once; the list of calls."""
     calls, decode = [], folders._decode_all
+
+    def decode_all(paths, size):
+        calls.extend([size] if paths else [])
+        return decode(paths, size)
+
     monkeypatch.setattr(folders, "KEPT_FROM", 5)
-    monkeypatch.setattr(folders, "_decode_all", lambda paths, size: calls.append(size) or decode(paths, size))
+    monkeypatch.setattr(folders, "_decode_all", decode_all)
     return calls
 
 
