@@ -5,7 +5,6 @@ Then Sphinx makes ``build/site`` of it, which opens in any browser without a ser
 """
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,20 +33,16 @@ def write_source(folder: Path, ids: Sequence[str] = (), package: str = PACKAGE) 
     copied = ["CITATION.cff", "LICENSE", *pages.DOCUMENTS]
     for pattern in ("figures/*", "figures/*/*", "examples/**/*", "docs/site/static/*", "docs/site/conf.py"):
         copied += [path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern) if path.is_file()]
-    texts = pages.pages(ids, package)
-    for name in copied:
-        target = folder / name.removeprefix("docs/site/")
-        if name not in texts and (not target.exists() or target.read_bytes() != (ROOT / name).read_bytes()):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, target)
-    for name, text in texts.items():
+    wanted = {name.removeprefix("docs/site/"): (ROOT / name).read_bytes() for name in copied}
+    wanted |= {name: text.encode() for name, text in pages.pages(ids, package).items()}
+    for name, content in wanted.items():
         target = folder / name
-        if not target.exists() or target.read_text(encoding="utf-8") != text:
+        if not target.exists() or target.read_bytes() != content:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-    wanted = {folder / name.removeprefix("docs/site/") for name in [*copied, *texts]}
-    for path in [path for path in folder.rglob("*") if path.is_file() and path not in wanted]:
-        path.unlink()
+            target.write_bytes(content)
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if path.relative_to(folder).as_posix() not in wanted:
+            path.unlink()
 
 
 def build(source: Path, target: Path, jobs: int = 2) -> int:
