@@ -59,7 +59,7 @@ def write_subset(folder: Path) -> Path:
         raise DataError(how_to_get("cifar10", root))
     if _recorded(source):
         raise DataError(f"The files in {source} are those of the recorded runs already: there is nothing to do.")
-    train, test, classes = readers.read_cifar10(source)
+    train, test, classes = readers.read_cifar10([source / name for name in DOWNLOADS["cifar10"].files])
     counts = len(train[1]), len(test[1])
     if (*counts, classes) != (OUTLINES["cifar10"].train, OUTLINES["cifar10"].test, CLASSES):
         raise DataError(

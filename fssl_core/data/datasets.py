@@ -9,7 +9,7 @@ with its ``coco/train2017/*.jpg``, is a set without labels and without test imag
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -154,16 +154,13 @@ class Pixels(Dataset):
         return zeros, zeros + 1
 
 
-Parts = tuple[readers.Split, readers.Split, tuple[str, ...]]  # train, test, class names
-
-
 @dataclass(frozen=True)
 class _Download:
     """A set that torchvision can fetch."""
 
-    read: Callable[[Path], Parts]
+    read: Callable[[Sequence[Path]], readers.Parts]
     folders: tuple[str, ...]  # where it may lie under the data root; torchvision's own place first
-    files: tuple[str, ...]  # in one of these folders, that are read; gzipped or not
+    files: tuple[str, ...]  # in one of these folders, in the order in which they are read
     torchvision_class: str
 
 
@@ -327,11 +324,13 @@ def _files(name: str, path: Path) -> list[Path]:
     Raises:
         DataError: the folder holds no images, or not in the way that is expected.
     """
+    if name == "fashion-mnist":  # gzipped, as torchvision fetches them, or not
+        return [
+            path / file if (path / file).exists() and not (path / f"{file}.gz").exists() else path / f"{file}.gz"
+            for file in DOWNLOADS[name].files
+        ]
     if name in DOWNLOADS:
-        files = [path / file for file in DOWNLOADS[name].files]
-        if name != "fashion-mnist":
-            return files
-        return [zipped if (zipped := file.with_name(f"{file.name}.gz")).exists() else file for file in files]
+        return [path / file for file in DOWNLOADS[name].files]
     return [path] if name.startswith(MEDMNIST) else folders.list_files(path)
 
 
@@ -371,9 +370,9 @@ def how_to_get(name: str, root: Path) -> str:
     return f"The set {name!r} is not at {where}{meant}.{hint} {how}"
 
 
-def _read(name: str, path: Path, folder_image_size: int) -> Parts:
+def _read(name: str, path: Path, folder_image_size: int) -> readers.Parts:
     if name in DOWNLOADS:
-        return DOWNLOADS[name].read(path)
+        return DOWNLOADS[name].read(_files(name, path))
     if name.startswith(MEDMNIST):
         return readers.read_medmnist(path, "val" if name.endswith(VALIDATION) else "train")
     return folders.read_folder(path, folder_image_size)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fssl_core.data import digests
-from fssl_core.data.readers import Split, damaged, one_line
+from fssl_core.data.readers import Parts, damaged, one_line
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write, open_file
 from fssl_core.notices import notice
@@ -52,7 +52,7 @@ _damaged = partial(damaged, remedy="Remove it, or put a whole copy in its place.
 DECODING = 2  # raise when the same file gives another image: copies that are kept are then made anew
 
 
-def read_folder(folder: Path, image_size: int) -> tuple[Split, Split, tuple[str, ...]]:
+def read_folder(folder: Path, image_size: int) -> Parts:
     """Train and test images of side ``image_size``; without classes, no test images, and labels of -1.
 
     Raises:

@@ -26,6 +26,7 @@ from fssl_core.errors import DataError
 from fssl_core.files import open_file
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
+Parts = tuple[Split, Split, tuple[str, ...]]  # train, test, class names
 FETCH_ANEW = "Remove it and fetch the set anew; `fssl data` says how."
 LARGEST = 2**28  # bytes: of a CIFAR file, of an idx file as unpacked; the largest official one, CIFAR-100's, has 155 MB
 MEDMNIST_FORM = "expected are images of uint8, [images, side, side] or [images, side, side, 3], and labels [images, 1]"
@@ -175,28 +176,25 @@ def load_pickle(path: Path) -> Any:
         return _ImageUnpickler(io.BytesIO(content), path).load()
 
 
-def read_cifar10(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
-    """``cifar-10-batches-py``: five train batches and one of test, as in the official archive."""
-    return _read_cifar(
-        folder, [f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", "labels", "label_names"
-    )
+def read_cifar10(files: Sequence[Path]) -> Parts:
+    """Five train batches, one of test, and the names of classes, as in the official archive."""
+    return _read_cifar(files, "labels", "label_names")
 
 
-def read_cifar100(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
-    """``cifar-100-python`` with its 100 fine classes."""
-    return _read_cifar(folder, ["train"], "test", "meta", "fine_labels", "fine_label_names")
+def read_cifar100(files: Sequence[Path]) -> Parts:
+    """Train and test images with their 100 fine classes, and the names of these."""
+    return _read_cifar(files, "fine_labels", "fine_label_names")
 
 
-def _read_cifar(
-    folder: Path, train: list[str], test: str, meta: str, label_key: str, names_key: str
-) -> tuple[Split, Split, tuple[str, ...]]:
-    contents = load_pickle(folder / meta)
-    with damaged(folder / meta):
+def _read_cifar(files: Sequence[Path], label_key: str, names_key: str) -> Parts:
+    *train, test, meta = files
+    contents = load_pickle(meta)
+    with damaged(meta):
         classes = tuple(_all_of(str, contents[names_key]))
 
-    def read(name: str) -> Split:
-        batch = load_pickle(folder / name)
-        with damaged(folder / name):
+    def read(path: Path) -> Split:
+        batch = load_pickle(path)
+        with damaged(path):
             return labelled(batch["data"].array.reshape(-1, 3, 32, 32), _all_of(int, batch[label_key]), len(classes))
 
     images, labels = zip(*map(read, train), strict=True)
@@ -216,25 +214,19 @@ FASHION_CLASSES = (
 )  # fmt: skip
 
 
-def read_fashion_mnist(folder: Path) -> tuple[Split, Split, tuple[str, ...]]:
-    """Four idx files, gzipped or not."""
-    splits = [
-        _read_idx_split(folder, f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte") for part in ("train", "t10k")
-    ]
-    return splits[0], splits[1], FASHION_CLASSES
+def read_fashion_mnist(files: Sequence[Path]) -> Parts:
+    """Four idx files, gzipped or not: train images, their labels, and the same of the test images."""
+    return _read_idx_split(*files[:2]), _read_idx_split(*files[2:]), FASHION_CLASSES
 
 
-def _read_idx_split(folder: Path, images: str, labels: str) -> Split:
-    images, labels = _read_idx(folder, images, 3), _read_idx(folder, labels, 1)
-    with damaged(folder):
-        return labelled(images[:, None], labels, len(FASHION_CLASSES))
+def _read_idx_split(images: Path, labels: Path) -> Split:
+    values, classes = _read_idx(images, 3), _read_idx(labels, 1)
+    with damaged(images.parent):
+        return labelled(values[:, None], classes, len(FASHION_CLASSES))
 
 
-def _read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
+def _read_idx(path: Path, dimensions: int) -> np.ndarray:
     """idx: two zero bytes, type (8 = uint8), number of dimensions, each dimension as big-endian uint32, values."""
-    path = folder / f"{name}.gz"
-    if not path.exists() and (folder / name).exists():
-        path = folder / name
     with damaged(path), open_file(path) as file:
         content = _at_most((gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file).read(LARGEST + 1))
         if content[:4] != bytes((0, 0, 8, dimensions)):
@@ -249,7 +241,7 @@ def _read_idx(folder: Path, name: str, dimensions: int) -> np.ndarray:
 # ---------------------------------------------------------------- MedMNIST
 
 
-def read_medmnist(path: Path, train: str = "train") -> tuple[Split, Split, tuple[str, ...]]:
+def read_medmnist(path: Path, train: str = "train") -> Parts:
     """A MedMNIST npz. Classes are named by their number, as in the file.
 
     Args:

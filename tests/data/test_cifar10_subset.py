@@ -54,12 +54,12 @@ def read_files(folder):
 
 def test_images_labels_and_names_are_those_at_the_places(root, tmp_path):
     write_cifar10(root, per_batch=20)
-    train, test, _ = read_cifar10(root / FOLDER)
+    train, test, _ = read_cifar10([root / FOLDER / name for name in SHA256])
     chosen = np.random.default_rng(1).permutation(100)[:24].reshape(6, 4).astype(np.uint16)
     chosen[5] = 19, 0, 7, 3  # of 20
     for name, content in contents(train, test, chosen).items():
         (tmp_path / name).write_bytes(content)
-    (images, labels), (test_images, test_labels), classes = read_cifar10(tmp_path)
+    (images, labels), (test_images, test_labels), classes = read_cifar10([tmp_path / name for name in SHA256])
     assert torch.equal(images, train[0][chosen[:5].ravel().tolist()])
     assert torch.equal(labels, train[1][chosen[:5].ravel().tolist()])
     assert torch.equal(test_images, test[0][[19, 0, 7, 3]])
