@@ -1,17 +1,21 @@
 """The command ``fssl``: notebooks listed and reproduced, data, stored outputs, claims, README, course, network."""
 
 import argparse
+import csv
 import json
 import os
+import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fssl_core import __version__
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.paths import PROFILES
+from fssl_core.paths import PROFILES, data_root, figures_root, project_root, records_root, runs_root, shown_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -266,7 +270,6 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import execute
-    from fssl_core.paths import figures_root, shown_path
 
     parameters = _assigned(arguments)
     table = execute(
@@ -281,7 +284,6 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 def _benchmark(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.notebooks import execute
-    from fssl_core.paths import figures_root, project_root, shown_path
 
     parameters = _assigned(arguments)
     if arguments.own:
@@ -294,7 +296,6 @@ def _benchmark(arguments: argparse.Namespace) -> int:
 
 def _record(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.recording import record
-    from fssl_core.paths import records_root, shown_path
 
     table = record(arguments.ids, profile=arguments.profile, jobs=arguments.jobs)
     where = (
@@ -313,11 +314,7 @@ def _tell_outcome(table: "pd.DataFrame", where: str) -> int:
 
 
 def _data(arguments: argparse.Namespace) -> int:
-    import shlex
-    from pathlib import Path
-
     from fssl_core.data.datasets import download, inventory, load_dataset
-    from fssl_core.paths import data_root
 
     if arguments.subset is not None and arguments.name != "cifar10":
         raise SettingError("NAME", arguments.name, "cifar10 with --subset: recorded runs have a subset of no other set")
@@ -350,7 +347,6 @@ def _data(arguments: argparse.Namespace) -> int:
 
 def _runs_compute(arguments: argparse.Namespace) -> int:
     from fssl_core.experiments.asked import compute
-    from fssl_core.paths import runs_root, shown_path
 
     parameters = _assigned(arguments)
     settings, later = compute(arguments.ids, arguments.profile, parameters)
@@ -363,8 +359,6 @@ def _runs_compute(arguments: argparse.Namespace) -> int:
 
 
 def _runs_export(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from fssl_core.experiments.archive import export_runs
     from fssl_core.experiments.asked import runs_of
 
@@ -380,10 +374,7 @@ def _runs_export(arguments: argparse.Namespace) -> int:
 
 
 def _runs_import(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from fssl_core.experiments.archive import import_runs, recorded_files
-    from fssl_core.paths import runs_root, shown_path
 
     for path in [Path(file) for file in arguments.files] or recorded_files():
         count, new = import_runs(path)
@@ -433,8 +424,6 @@ def _gallery(arguments: argparse.Namespace) -> int:
 
 
 def _course_export(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from fssl_core.course.handout import export
 
     course = export(Path(arguments.folder), solutions=not arguments.without_solutions)
@@ -443,9 +432,6 @@ def _course_export(arguments: argparse.Namespace) -> int:
 
 
 def _course_report(arguments: argparse.Namespace) -> int:
-    import csv
-    from pathlib import Path
-
     from fssl_core.course.marks import COLUMNS, report
 
     writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
@@ -458,8 +444,6 @@ def _course_report(arguments: argparse.Namespace) -> int:
 
 
 def _keys(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from fssl_core.network.keys import make_keys
 
     server, *clients = make_keys(Path(arguments.folder), arguments.clients)
@@ -471,10 +455,6 @@ def _keys(arguments: argparse.Namespace) -> int:
 
 
 def _serve_split(arguments: argparse.Namespace) -> int:
-    import shutil
-    from datetime import datetime
-    from pathlib import Path
-
     import pandas as pd
     from tqdm import tqdm
 
@@ -482,7 +462,6 @@ def _serve_split(arguments: argparse.Namespace) -> int:
     from fssl_core.network.handshake import check_types
     from fssl_core.network.keys import server_keys
     from fssl_core.network.server import claim_folder, serve_split, store
-    from fssl_core.paths import runs_root
 
     values = _assigned(arguments)
     if "clients" in values:
@@ -522,8 +501,6 @@ def _serve_split(arguments: argparse.Namespace) -> int:
 
 
 def _join_split(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from fssl_core.network.client import join_split
     from fssl_core.network.keys import client_keys
 
