@@ -64,13 +64,11 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         return [_part(labels, clients, scheme, seed)]
     draw = generator(seed, "partition")
     device, labels = labels.device, labels.cpu()
-    kind, _, argument = scheme.partition(":")
-    if scheme == "iid":
+    kind, _, argument = ("classes:1" if scheme == "one-class" else scheme).partition(":")
+    if kind == "iid":
         parts = list(torch.randperm(len(labels), generator=draw).tensor_split(clients))
-    elif kind == "classes" or scheme == "one-class":
-        parts = _by_classes(
-            labels, clients, scheme, 1 if scheme == "one-class" else _number(scheme, argument, int), draw
-        )
+    elif kind == "classes":
+        parts = _by_classes(labels, clients, scheme, _number(scheme, argument, int), draw)
     elif kind == "dirichlet":
         alpha, _, least = argument.partition(":")
         numbers = _number(scheme, alpha, float), _number(scheme, least or "1", int)
