@@ -414,7 +414,7 @@ def known_datasets() -> list[str]:
     root = data_root()
     medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz"))
     others = sorted(path.name for path in root.glob("*") if path.is_dir() and folders.is_image_folder(path))
-    return [*EMBEDDED, *DOWNLOADS, COCO, *medmnist, *(name for name in others if name != COCO)]
+    return list(dict.fromkeys([*EMBEDDED, *DOWNLOADS, COCO, *medmnist, *others]))
 
 
 def inventory() -> pd.DataFrame:

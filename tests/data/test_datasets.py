@@ -536,6 +536,12 @@ def test_inventory_lists_what_is_there(root):
     assert (table.drop(index="broken").problem == "").all()
 
 
+@pytest.mark.parametrize("name", ["cifar10", "digits"])
+def test_a_folder_with_the_name_of_a_known_set_is_not_listed_beside_it(root, name):
+    write_images(root / name)
+    assert known_datasets().count(name) == 1
+
+
 def test_download_asks_torchvision(root, monkeypatch):
     asked = []
 
