@@ -20,7 +20,6 @@ from fssl_core.data.datasets import DOWNLOADS, find_dataset, how_to_get
 from fssl_core.data.outlines import OUTLINES
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
-from fssl_core.paths import data_root
 
 SHA256 = {  # of the files that the recorded runs read
     "data_batch_1": "d1b0fcf1cc0f136d925fe5b3a38a945fcf9a6bf3d9f6eaea2de23bb85b346a28",
@@ -50,13 +49,13 @@ def write_subset(folder: Path) -> Path:
             what the recorded runs were made of. Nothing is written then.
         OSError: a file cannot be read or written, for example when no space is left; none of the part stays behind.
     """
-    root, (name,) = data_root(), DOWNLOADS["cifar10"].folders
-    source, target = find_dataset("cifar10", root), Path(folder).absolute() / name
+    (name,) = DOWNLOADS["cifar10"].folders
+    source, target = find_dataset("cifar10"), Path(folder).absolute() / name
     if target.exists():
         others = "is there already and stays as it is: name another folder"
         raise DataError(f"{target} {'holds the files of the recorded runs already' if _recorded(target) else others}.")
     if source is None:
-        raise DataError(how_to_get("cifar10", root))
+        raise DataError(how_to_get("cifar10"))
     if _recorded(source):
         raise DataError(f"The files in {source} are those of the recorded runs already: there is nothing to do.")
     train, test, classes = readers.read_cifar10([source / name for name in DOWNLOADS["cifar10"].files])

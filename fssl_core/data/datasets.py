@@ -254,13 +254,13 @@ def load_dataset(
 
 @lru_cache(maxsize=4)
 def _load(name: str, root: Path, image_size: int | None, stamp: str) -> Dataset:
-    """The set; ``stamp`` is that of its files, so that other ones are not taken for those that were read before."""
+    """The set; by ``root`` and the ``stamp`` of its files other ones are not taken for those that were read before."""
     if name in EMBEDDED:
         (train, test), classes, official = EMBEDDED[name](), tuple(map(str, range(10))), False
     else:
-        path = find_dataset(name, root)
+        path = find_dataset(name)
         if path is None:
-            raise DataError(how_to_get(name, root))
+            raise DataError(how_to_get(name))
         train, test, classes = _read(name, path, image_size or FOLDER_IMAGE_SIZE)
         official = _is_official(name, path, len(train[0]), len(test[0]))
         shapes = [tuple(images.shape[1:]) for images, _ in (train, test)]
@@ -287,9 +287,9 @@ def outline(name: str, image_size: int | None = None) -> Dataset:
     Raises:
         DataError: nothing tells what the set is like.
     """
-    described, path = outlines.outline_of(name), find_dataset(name, data_root())
+    described, path = outlines.outline_of(name), find_dataset(name)
     if described is None and path is None:
-        raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name, data_root())}")
+        raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name)}")
     if described is None:
         described = outlines.Outline(*folders.count_folder(path), FOLDER_IMAGE_SIZE)
     splits = (ImageSet(*described.split(images, image_size)) for images in (described.train, described.test))
@@ -303,7 +303,7 @@ def data_digest(name: str) -> str | None:
     """
     if name in EMBEDDED:
         return f"embedded {embedded.VERSION}"
-    path = find_dataset(name, data_root())
+    path = find_dataset(name)
     try:
         return None if path is None else digests.digest_files(path, _files(name, path))
     except DataError:
@@ -311,7 +311,7 @@ def data_digest(name: str) -> str | None:
 
 
 def _stamp(name: str) -> str:
-    path = None if name in EMBEDDED else find_dataset(name, data_root())
+    path = None if name in EMBEDDED else find_dataset(name)
     try:
         return "" if path is None else digests.stamp(path, _files(name, path))
     except (DataError, OSError):
@@ -334,29 +334,29 @@ def _files(name: str, path: Path) -> list[Path]:
     return [path] if name.startswith(MEDMNIST) else folders.list_files(path)
 
 
-def find_dataset(name: str, root: Path) -> Path | None:
-    """The file or folder of a set that is not embedded, if it is there under ``root``; nothing is read."""
-    paths = [root / folder for folder in _places(name)]
-    return next((path for path in paths if path.exists()), None)
+def find_dataset(name: str) -> Path | None:
+    """The file or folder of a set that is not embedded, if it is in the data root; nothing is read."""
+    return next((path for path in _places(name) if path.exists()), None)
 
 
-def _places(name: str) -> tuple[str, ...]:
+def _places(name: str) -> list[Path]:
+    """Where a set that is not embedded is looked for."""
     if name in DOWNLOADS:
-        return DOWNLOADS[name].folders
-    return (f"{name.removesuffix(VALIDATION)}.npz",) if name.startswith(MEDMNIST) else (name,)
+        return [data_root() / folder for folder in DOWNLOADS[name].folders]
+    return [data_root() / (f"{name.removesuffix(VALIDATION)}.npz" if name.startswith(MEDMNIST) else name)]
 
 
-def how_to_get(name: str, root: Path) -> str:
-    """Where a set that is not embedded was looked for under ``root``, and the command or address that gives it."""
+def how_to_get(name: str) -> str:
+    """Where a set that is not embedded was looked for, and the command or address that gives it."""
     name = name.removesuffix(VALIDATION)  # whose images are in the same file
-    where = " or ".join(str(root / folder) for folder in _places(name))
+    where = " or ".join(map(str, _places(name)))
     known = known_datasets()
     meant = "" if name in known else did_you_mean(name, known)
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
     elif name.startswith(MEDMNIST):
-        file = Path(_places(name)[0]).name
+        file = _places(name)[0].name
         how = (
             f"Fetch https://zenodo.org/records/10519652/files/{file} and put it there; about it: https://medmnist.com."
         )
@@ -424,18 +424,18 @@ def inventory() -> pd.DataFrame:
     ``official`` as in :class:`Dataset`; ``path``, where the set is or the first place where it was looked for;
     ``problem``, why a set that was found cannot be read, else empty.
     """
-    table = pd.DataFrame([_describe(name, data_root()) for name in known_datasets()])
+    table = pd.DataFrame([_describe(name) for name in known_datasets()])
     return table.astype({"train": "Int64", "test": "Int64"})
 
 
-def _describe(name: str, root: Path) -> dict[str, object]:
+def _describe(name: str) -> dict[str, object]:
     row = {"name": name, "found": True, "train": None, "test": None, "official": False, "path": "", "problem": ""}
     if name in EMBEDDED:
         train, test = EMBEDDED[name]()
         return row | {"train": len(train[0]), "test": len(test[0]), "path": "embedded"}
-    path = find_dataset(name, root)
+    path = find_dataset(name)
     if path is None:
-        return row | {"found": False, "path": str(root / _places(name)[0])}
+        return row | {"found": False, "path": str(_places(name)[0])}
     row["path"] = str(path)
     try:
         if name in DOWNLOADS or name.startswith(MEDMNIST):
@@ -459,8 +459,8 @@ def download(name: str) -> Path:
     if name not in DOWNLOADS:
         if name in EMBEDDED:
             raise DataError(f"{name} is embedded: there is nothing to download.")
-        raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name, root)}")
-    path = find_dataset(name, root)
+        raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name)}")
+    path = find_dataset(name)
     if path is not None:
         if _load(name, root, None, _stamp(name)).official:
             return path

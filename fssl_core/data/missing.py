@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from fssl_core.data import outlines
 from fssl_core.data.datasets import EMBEDDED, find_dataset, how_to_get
-from fssl_core.paths import data_root
 
 
 def missing_datasets(names: Iterable[str]) -> dict[str, str]:
@@ -18,6 +17,5 @@ def missing_datasets(names: Iterable[str]) -> dict[str, str]:
     """
     if outlines.in_use():
         return {}
-    root = data_root()
-    missing = (name for name in dict.fromkeys(names) if name not in EMBEDDED and not find_dataset(name, root))
-    return {name: how_to_get(name, root) for name in missing}
+    missing = (name for name in dict.fromkeys(names) if name not in EMBEDDED and not find_dataset(name))
+    return {name: how_to_get(name) for name in missing}
