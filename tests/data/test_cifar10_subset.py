@@ -18,14 +18,6 @@ FOLDER = "cifar-10-batches-py"
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    """A data root with nothing in it."""
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
-
-
-@pytest.fixture
 def official(root, monkeypatch):
     """Say what the files in the data root have, which would be 184 MB; black images of class 0, unless told."""
     (root / FOLDER).mkdir()

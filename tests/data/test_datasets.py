@@ -12,7 +12,6 @@ import torchvision
 from PIL import Image
 from torchvision.transforms.v2 import functional as TF
 
-from fssl_core import notices
 from fssl_core.data import datasets
 from fssl_core.data.datasets import download, inventory, known_datasets, load_dataset
 from fssl_core.data.missing import missing_datasets
@@ -22,14 +21,6 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.paths import data_root as current_root
 
 NUMBERS = np.random.default_rng(0)
-
-
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty data root; nothing cached from other tests can answer for it, since its path is new."""
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path))
-    monkeypatch.setattr(notices, "_seen", set())
-    return tmp_path
 
 
 def write_cifar10(root, per_batch=20):

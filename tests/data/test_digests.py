@@ -10,12 +10,7 @@ from fssl_core.data import datasets, digests
 from fssl_core.data.datasets import DOWNLOADS, data_digest, load_dataset
 from fssl_core.errors import DataError
 
-
-@pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
-    return tmp_path / "data"
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def write(path, value):
@@ -150,11 +145,9 @@ def test_a_set_that_may_not_be_read_is_an_error(photos, monkeypatch):
         load_dataset("pets")
 
 
-def test_what_lies_zipped_beside_files_that_are_read_does_not_hide_that_they_changed(tmp_path, monkeypatch):
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
-    folder = tmp_path / "data" / DOWNLOADS["cifar10"].folders[0]
-    folder.mkdir(parents=True)
+def test_what_lies_zipped_beside_files_that_are_read_does_not_hide_that_they_changed(root):
+    folder = root / DOWNLOADS["cifar10"].folders[0]
+    folder.mkdir()
     for name in DOWNLOADS["cifar10"].files:
         (folder / name).write_bytes(b"old")
         (folder / f"{name}.gz").write_bytes(b"zipped")

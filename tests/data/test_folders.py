@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from torchvision.transforms.v2 import functional as TF
 
-from fssl_core import notices
 from fssl_core.data import datasets, folders
 from fssl_core.data.datasets import inventory, load_dataset
 from fssl_core.data.outlines import OUTLINES, Outline
@@ -16,16 +15,6 @@ from fssl_core.errors import DataError, SettingError
 
 NUMBERS = np.random.default_rng(0)
 PLACES = ("coco/train2017", "coco/train", "coco")
-
-
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    """An empty data root; runs go beside it."""
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(notices, "_seen", set())
-    (tmp_path / "data").mkdir()
-    return tmp_path / "data"
 
 
 def write_photos(folder, count=7, suffix=".jpg"):

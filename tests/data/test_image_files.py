@@ -21,12 +21,6 @@ RAMP = np.arange(64 * 64, dtype=np.float64).reshape(64, 64) / (64 * 64 - 1)  # f
 PHOTO = (255 * np.stack([RAMP, RAMP.T, 1 - RAMP], -1)).astype(np.uint8)
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("FSSL_DATA", str(tmp_path))
-    return tmp_path
-
-
 def saved(image: Image.Image, path, **options):
     image.save(path, **options)
     return path
@@ -345,7 +339,6 @@ def test_names_in_any_script_and_an_accent_written_in_two_ways(root):
 
 
 def test_a_file_s_name_that_is_no_text_is_read(root, monkeypatch):
-    monkeypatch.setenv("FSSL_RUNS", str(root / "runs"))
     monkeypatch.setattr(folders, "KEPT_FROM", 1)
     folder = pets(root, "pets")
     (folder / "train/cat/0.png").rename(os.fsdecode(os.fsencode(folder / "train/cat/") + b"/\xff\xfe.png"))
@@ -368,8 +361,7 @@ def test_two_folders_with_one_name_are_refused(root):
 
 
 @pytest.mark.parametrize("suffix", [".webp", ".GIF", ".tif"])
-def test_images_of_other_formats_are_counted_aloud(root, suffix, capsys, monkeypatch):
-    monkeypatch.setattr("fssl_core.notices._seen", set())
+def test_images_of_other_formats_are_counted_aloud(root, suffix, capsys):
     folder = pets(root, "pets")
     (folder / f"train/cat/a{suffix}").touch()
     (folder / "train/cat/notes.txt").touch()
