@@ -223,8 +223,6 @@ def _is(kind: Any, value: Any) -> bool:
         return type(value) is float and math.isfinite(value)
     if kind in (bool, int, str):
         return type(value) is kind  # True is an int, too
-    if kind in (None, NoneType):
-        return value is None
     return isinstance(value, kind) if isinstance(kind, type) else get_origin(kind) is not tuple
 
 
