@@ -34,7 +34,7 @@ def here(monkeypatch, tmp_path):
     """A machine whose CPU takes so much of float32's time with bfloat16."""
     monkeypatch.setenv("FSSL_CACHE", str(tmp_path))
 
-    def machine(share, **values):
+    def machine(share):
         measured = []
         monkeypatch.setattr(precision, "share_of_float32", lambda: measured.append(share) or share)
         monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)

@@ -8,7 +8,6 @@ from matplotlib.text import Text
 
 from fssl_core.figures import style
 
-matplotlib.use("Agg")
 EXPLAINED = ("±\u00a01 sample standard deviation", "least to largest", "least and largest", "intervals of 95 percent")
 
 
