@@ -6,7 +6,7 @@ interrupted then has a part of the results whole, in place of models that nobody
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fssl_core.errors import FsslError, RunsFailedError
@@ -32,16 +32,13 @@ class Schedule:
     """
 
     def __init__(self, asked: Iterable[Runnable], find: Callable[[Any], Runnable], *, ahead: bool = True) -> None:
-        self._ahead = ahead
-        self.settings: dict[str, Any] = {}  # by key: of all these runs
         self.left: dict[str, Runnable] = {}  # by key: neither finished nor failed; in order, what a run needs before it
-        self.needs: dict[str, set[str]] = {}  # by key: what of these it builds on
-        self.builds: set[str] = set()  # keys of those that build on others, finished or not
+        self.needs: dict[str, set[str]] = {}  # by key: those that it builds on, finished or not
         self.taken: set[str] = set()
         self.held: dict[str, float] = {}  # by key: computed by another process; when to ask again
-        self.errors: dict[str, Exception] = {}
+        self.errors: list[tuple[Runnable, Exception]] = []
         self.skipped = 0
-        self._find, self._changed = find, threading.Condition()
+        self._find, self._ahead, self._changed = find, ahead, threading.Condition()
         known: set[str] = set()
         for run in asked:
             self._add(run, known)
@@ -53,11 +50,10 @@ class Schedule:
         known.add(key)
         if not run.finished:
             needed = [self._find(settings) for settings in run.settings.needs] if self._ahead else []
-            self.builds |= {key} if needed else set()
             for other in needed:
                 self._add(other, known)
-            self.needs[key] = {other.settings.key for other in needed} & self.left.keys()
-            self.left[key], self.settings[key] = run, run.settings
+            self.needs[key] = {other.settings.key for other in needed}
+            self.left[key] = run
 
     def ready(self) -> list[Runnable]:
         """The runs that could be computed now and that nobody computes: those that build on others, then the rest."""
@@ -68,7 +64,7 @@ class Schedule:
                 for key, run in self.left.items()
                 if key not in self.taken and not self.needs[key] & self.left.keys() and self.held.get(key, 0) <= now
             }
-            return [found[key] for key in sorted(found, key=lambda key: key not in self.builds)]
+            return [found[key] for key in sorted(found, key=lambda key: not self.needs[key])]
 
     def take(self) -> Runnable | None:
         """The next run, which the caller then computes; ``None`` if there is none just now."""
@@ -82,30 +78,33 @@ class Schedule:
         """A run is computed."""
         with self._changed:
             del self.left[run.settings.key]
-            self._give(run)
+            self.given_back(run)
 
     def failed(self, run: Runnable, error: Exception) -> None:
         """A run cannot be computed, nor can those that build on it."""
         with self._changed:
-            self.errors[run.settings.key] = error
+            self.errors.append((run, error))
             failed_keys = {run.settings.key}
             for key in self.left:  # in order, so that one pass finds all
                 if self.needs[key] & failed_keys:
                     failed_keys.add(key)
             self.skipped += len(failed_keys) - 1
             self.left = {key: other for key, other in self.left.items() if key not in failed_keys}
-            self._give(run)
+            self.given_back(run)
 
     def is_held(self, run: Runnable) -> None:
         """Another process computes it: others first, then it is asked for again."""
         with self._changed:
             self.held[run.settings.key] = time.monotonic() + PAUSE_SECONDS
-            self._give(run)
+            self.given_back(run)
 
     def given_back(self, run: Runnable) -> None:
-        """A run that was taken is not computed by who took it."""
+        """A run that was taken is not being computed any more by who took it."""
         with self._changed:
-            self._give(run)
+            self.taken.discard(run.settings.key)
+            if run.settings.key not in self.left:
+                self.held.pop(run.settings.key, None)
+            self._changed.notify_all()
 
     def waits_for(self) -> Runnable | None:
         """A run of another process, if nothing is left to do here but to wait for such."""
@@ -117,23 +116,17 @@ class Schedule:
         with self._changed:
             self._changed.wait(seconds)
 
-    def _give(self, run: Runnable) -> None:
-        self.taken.discard(run.settings.key)
-        if run.settings.key not in self.left:
-            self.held.pop(run.settings.key, None)
-        self._changed.notify_all()
-
-    def raise_errors(self, titles: Callable[[str], str]) -> None:
+    def raise_errors(self, title: Callable[[Runnable], str]) -> None:
         """Raise what went wrong: a single error as it is, several as one that names them.
 
         Args:
-            titles: from a run's key to what a user knows it by.
+            title: what a user knows a run by.
         """
-        errors: Sequence[tuple[str, Exception]] = list(self.errors.items())
+        errors = self.errors
         if len(errors) == 1:
             raise errors[0][1]
         if errors:
-            lines = [f"{titles(key)}: {one_line(error)}" for key, error in errors]
+            lines = [f"{title(run)}: {one_line(error)}" for run, error in errors]
             more = f" {self.skipped} more build on these." if self.skipped else ""
             advice = "Those that are finished are stored; run again to compute the others."
             raise RunsFailedError(f"{len(errors)} runs failed.{more} {advice}\n" + "\n".join(lines)) from errors[0][1]

@@ -421,7 +421,7 @@ def _compute(runs: list[Run], *, progress: bool, workers: int | None = None) -> 
         except KeyboardInterrupt:
             sweep.interrupt()
             raise
-        schedule.raise_errors(lambda key: sweep.title(Run(schedule.settings[key])))
+        schedule.raise_errors(sweep.title)
 
 
 def recorded_choice() -> str:

@@ -78,7 +78,7 @@ def test_errors_of_several_runs_are_one_that_names_them():
         left.raise_errors(str)
     left.failed(left.take(), ValueError("x\ny"))
     with pytest.raises(RunsFailedError) as raised:
-        left.raise_errors(lambda key: key[:3])
+        left.raise_errors(lambda run: run.settings.key[:3])
     assert str(raised.value).splitlines() == [
         "2 runs failed. 2 more build on these. Those that are finished are stored; run again to compute the others.",
         f"{walks[0].key[:3]}: The first.",
