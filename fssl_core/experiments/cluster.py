@@ -114,9 +114,6 @@ class Cluster:
                 with suppress(queue.Empty):
                     self._hear(schedule, sweep, running, *self.events.get(timeout=DRAW_SECONDS))
                 sweep.draw()
-        except KeyboardInterrupt:
-            sweep.interrupt()
-            raise
         finally:  # what nobody else wants stops at its next word
             self.client.cancel(list(futures.values()), reason="fssl: not wanted any more")
 

@@ -64,8 +64,6 @@ class Local:
     def _compute_here(self, run: Runnable, schedule: Schedule, sweep: Sweep) -> None:
         try:
             finished = run.compute(sweep, wait=False)
-        except KeyboardInterrupt:
-            raise
         except Exception as error:
             failed(run, error, schedule, sweep)
         else:

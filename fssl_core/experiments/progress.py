@@ -266,13 +266,12 @@ def active() -> Sweep | None:
 
 
 @contextmanager
-def watched(make: Callable[[], Sweep]) -> Iterator[Sweep]:
-    """The display of the runs that the block computes.
+def watched(sweep: Sweep) -> Iterator[Sweep]:
+    """Show the runs that the block computes.
 
     Raises:
         Interrupted: for a KeyboardInterrupt, in a Jupyter kernel; elsewhere it passes, and the advice goes to stderr.
     """
-    sweep = make()
     token = _active.set(sweep)
     try:
         try:
@@ -281,6 +280,7 @@ def watched(make: Callable[[], Sweep]) -> Iterator[Sweep]:
             _active.reset(token)
             sweep.close()
     except KeyboardInterrupt as interrupt:
+        sweep.interrupt()
         if in_kernel():
             raise Interrupted(sweep.advice()) from interrupt
         say(sweep.advice())
@@ -303,7 +303,7 @@ class _Teller:
 
 def watched_from_elsewhere(run: Watched, tell: Callable[[Running], None]) -> AbstractContextManager[Sweep]:
     """The display of a run that is computed for another process, which ``tell`` tells how far it is."""
-    return watched(lambda: Sweep([run], [{}], [], Durations([{}], [], []), [_Teller(tell)]))
+    return watched(Sweep([run], [{}], [], Durations([{}], [], []), [_Teller(tell)]))
 
 
 def telling(rows: Sequence[Mapping[str, Any]], varying: Sequence[str]) -> list[str]:

@@ -414,13 +414,9 @@ def _compute(runs: list[Run], *, progress: bool, workers: int | None = None) -> 
         for handle in runs:
             handle.compute(outer, wait=True)
         return
-    with _executor(workers) as executor, watched(lambda: _sweep(runs, progress)) as sweep:
+    with _executor(workers) as executor, watched(_sweep(runs, progress)) as sweep:
         schedule = Schedule(runs, Run, ahead=len(runs) > 1 or not isinstance(executor, Local))
-        try:
-            executor.compute(schedule, sweep)
-        except KeyboardInterrupt:
-            sweep.interrupt()
-            raise
+        executor.compute(schedule, sweep)
         schedule.raise_errors(sweep.title)
 
 
