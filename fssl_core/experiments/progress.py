@@ -6,25 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from fssl_core.errors import FsslError, Interrupted
 from fssl_core.experiments.display import SHOWN, Running, State, View, duration, plural
 from fssl_core.experiments.durations import Durations, is_seed
+from fssl_core.experiments.schedule import Runnable
 from fssl_core.notices import in_kernel, say, tell
 
 DRAW_SECONDS = 0.25  # between two states that are shown
 START_SECONDS = 0.1  # a run that starts is shown sooner: it may be long until it tells how far it is
 ALONE = ("method", "dataset", "clients", "seed")  # by which a run is told that differs from no other
-
-
-class Watched(Protocol):
-    """What is shown of a :class:`~fssl_core.experiments.store.Run`."""
-
-    settings: Any
-    checkpoint: Any
-    finished: bool
-    provenance: dict[str, Any] | None
 
 
 class Sweep:
@@ -42,7 +34,7 @@ class Sweep:
 
     def __init__(
         self,
-        runs: Sequence[Watched],
+        runs: Sequence[Runnable],
         rows: Sequence[Mapping[str, Any]],
         varying: Sequence[str],
         durations: Durations,
@@ -61,7 +53,7 @@ class Sweep:
         self.lock = threading.RLock()
 
     @contextmanager
-    def run(self, run: Watched) -> Iterator[Callable[..., None]]:
+    def run(self, run: Runnable) -> Iterator[Callable[..., None]]:
         """Show a run while the block computes it; the block gets what engines call as ``progress``."""
         current = self.begin(run, inside=_computing.get())
         token = _computing.set(current)
@@ -82,7 +74,7 @@ class Sweep:
             _computing.reset(token)
             self.end(current, computed=computed)
 
-    def begin(self, run: Watched, *, inside: "Current | None" = None) -> "Current":
+    def begin(self, run: Runnable, *, inside: "Current | None" = None) -> "Current":
         """A run is being computed; ``inside`` another one, which has asked for it, or by itself."""
         key = run.settings.key
         with self.lock:
@@ -106,7 +98,7 @@ class Sweep:
                 self.durations.add(self.rows[key], current.run.provenance["seconds"])
                 self.expected = {key: self.durations.expected(row) for key, row in self.waiting.items()}
 
-    def stored(self, run: Watched) -> None:
+    def stored(self, run: Runnable) -> None:
         """A run is finished that was computed elsewhere."""
         with self.lock:
             self.waiting.pop(run.settings.key, None)
@@ -117,7 +109,7 @@ class Sweep:
             expected = [self.expected.get(key) for key in self.waiting]
             return None if None in expected else sum(expected)
 
-    def title(self, run: Watched) -> str:
+    def title(self, run: Runnable) -> str:
         """A run in words."""
         row = self.rows.get(run.settings.key)
         words = (title_of(row, self.names) or title_of(row, ALONE)) if row else ""
@@ -211,7 +203,7 @@ class Current:
 
     def __init__(
         self,
-        run: Watched,
+        run: Runnable,
         title: str,
         expected: float | None,
         *,
@@ -301,7 +293,7 @@ class _Teller:
         pass
 
 
-def watched_from_elsewhere(run: Watched, tell: Callable[[Running], None]) -> AbstractContextManager[Sweep]:
+def watched_from_elsewhere(run: Runnable, tell: Callable[[Running], None]) -> AbstractContextManager[Sweep]:
     """The display of a run that is computed for another process, which ``tell`` tells how far it is."""
     return watched(Sweep([run], [{}], [], Durations([{}], [], []), [_Teller(tell)]))
 
@@ -325,7 +317,7 @@ def title_of(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return textwrap.shorten(", ".join(words), 80, placeholder=" ...")
 
 
-def _finished(run: Watched) -> bool:
+def _finished(run: Runnable) -> bool:
     with suppress(FsslError):  # what is damaged is told elsewhere
         return run.finished
     return False

@@ -15,10 +15,12 @@ PAUSE_SECONDS = 0.5  # until a run that another process has is asked for again
 
 
 class Runnable(Protocol):
-    """What is asked of a :class:`~fssl_core.experiments.store.Run`."""
+    """What is asked of a :class:`~fssl_core.experiments.store.Run` by what computes and shows runs."""
 
     settings: Any
+    checkpoint: Any
     finished: bool
+    provenance: dict[str, Any] | None
 
 
 class Schedule:
