@@ -24,7 +24,6 @@ import pkgutil
 import runpy
 import select
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -77,13 +76,13 @@ def warm_python(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
     if VARIABLE in environment:
         yield {VARIABLE: environment[VARIABLE]}
         return
-    folder = tempfile.mkdtemp(prefix="fssl-warm-")  # for this user only
-    address = str(Path(folder) / "socket")
-    try:
-        with socket.socket(socket.AF_UNIX) if can_fork() else open(os.devnull) as listener:
-            if not can_fork() or len(address) > 100:  # a longer one is no address of a socket
-                yield {}
-                return
+    # A folder for this user only.
+    with tempfile.TemporaryDirectory(prefix="fssl-warm-", ignore_cleanup_errors=True) as folder:
+        address = str(Path(folder) / "socket")
+        if not can_fork() or len(address) > 100:  # a longer one is no address of a socket
+            yield {}
+            return
+        with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(address)
             listener.listen()
             command = [sys.executable, "-m", "fssl_core.experiments.warm", str(listener.fileno())]
@@ -99,8 +98,6 @@ def warm_python(environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
         finally:
             server.stdin.close()
             server.wait()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Forked:
