@@ -47,11 +47,6 @@ def listed_files(folder: Path) -> list[str]:
     return list(_manifest(folder))
 
 
-def is_listed(folder: Path, name: str) -> bool:
-    """Whether a finished run wrote such a file."""
-    return name in _manifest(folder)
-
-
 def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     """What changes where some files of a finished run are left out: its manifest, and the list of what is not there.
 

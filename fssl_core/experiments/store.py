@@ -42,15 +42,7 @@ from fssl_core.experiments import dry_run, own_code
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.local import Executor, Local
-from fssl_core.experiments.manifest import (
-    LAST,
-    LEFT_OUT,
-    check_files,
-    finish,
-    is_listed,
-    read_file,
-    read_json,
-)
+from fssl_core.experiments.manifest import LAST, LEFT_OUT, check_files, finish, listed_files, read_file, read_json
 from fssl_core.experiments.progress import Sweep, active, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.schedule import Schedule
@@ -164,7 +156,8 @@ class Run:
 
     def _holds(self, file: str) -> bool:
         """Whether there is such a file, of a finished run among those that the run wrote."""
-        return (self.folder / file).exists() and (not (self.folder / LAST).exists() or is_listed(self.folder, file))
+        finished = (self.folder / LAST).exists()
+        return (self.folder / file).exists() and (not finished or file in listed_files(self.folder))
 
     def save_tensors(self, name: str, state: dict[str, Any]) -> None:
         """Keep tensors and plain values, for example a model's ``state_dict``."""
