@@ -18,7 +18,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.notices import printable
 from fssl_core.settings import did_you_mean
 
-_EXAMPLES = {int: 3, float: 0.1, str: "word", bool: True, list: [0, 1], dict: {"epochs": 3}}
+_EXAMPLES = {str: "word", list: [0, 1], dict: {"epochs": 3}}  # where the default is an empty one
 
 
 class _Yaml(yaml.SafeLoader):
@@ -95,8 +95,6 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     Raises:
         SettingError: the value is of another type.
     """
-    if value is None and default is None:
-        return value
     kind, checked = type(default), value
     if isinstance(value, str) and kind is not str:
         try:
@@ -109,7 +107,7 @@ def checked_value(name: str, value: Any, default: Any, notebook: str) -> Any:
     fits &= not isinstance(checked, dict) or all(isinstance(key, str) for key in checked)
     # A bool is an int to Python, but not to a reader.
     if default is not None and (not fits or (isinstance(checked, bool) and kind is not bool)):
-        example = default if default or kind in (int, float, bool) else _EXAMPLES.get(kind, default)
+        example = default or _EXAMPLES.get(kind, default)
         if kind is list and isinstance(checked, (int, float, str)):
             example = [checked]
         raise SettingError(name, value, f"a value of type {kind.__name__} for {notebook}, such as {example!r}")
