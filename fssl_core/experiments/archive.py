@@ -31,12 +31,11 @@ from typing import IO, Any
 
 from filelock import Timeout
 
-from fssl_core.data.datasets import data_digest
 from fssl_core.errors import FsslError
 from fssl_core.experiments.display import plural
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
 from fssl_core.experiments.provenance import OVER_SESSIONS
-from fssl_core.experiments.store import Run, checked_summary, clear, lock_of, read_table, recorded_choice
+from fssl_core.experiments.store import Run, checked_summary, clear, digests_of, lock_of, read_table, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, arriving, check_contents, move
 from fssl_core.files import atomic_write, open_file
 from fssl_core.notices import in_kernel, notice, say
@@ -87,7 +86,7 @@ def export_runs(
     asked = list(settings)
     if not asked:
         raise FsslError("There is nothing to export: the notebooks that were named have no runs.")
-    digests = {name: data_digest(name) for name in sorted(set().union(*(one.data_sets for one in asked)))}
+    digests = digests_of(asked)
     finished = {run.settings.key: run for run in (Run(one, digests) for one in asked) if run.finished}
     if not finished:
         raise FsslError(f"None of the {len(asked)} runs is finished in {runs_root()}; run the notebooks first.")

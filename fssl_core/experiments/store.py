@@ -188,7 +188,7 @@ class Run:
 
     @cached_property
     def _data(self) -> Mapping[str, str | None]:
-        return _digests([self.settings]) if self._digests is None else self._digests
+        return digests_of([self.settings]) if self._digests is None else self._digests
 
     def identity(self) -> dict[str, Any]:
         """What decides the result: kind and version of the settings, the settings, and digests of the images.
@@ -303,7 +303,7 @@ class Run:
             say(f"{error} It is not used; starting again.")
             self.checkpoint.remove()
             results = self.settings.execute(self, progress)
-        if _digests([self.settings]) != before["data"]:
+        if digests_of([self.settings]) != before["data"]:
             raise FsslError(
                 f"The images of {' or '.join(before['data'])} were changed while {self} was computed on them, so its "
                 "results are not kept. Run it again."
@@ -383,7 +383,7 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
     handles = [Run(item) for item in settings]
     if dry_run.collected([handle.settings for handle in handles]):
         return pd.DataFrame([{**flat(handle.settings.as_dict()), "key": handle.settings.key} for handle in handles])
-    digests = _digests(handle.settings for handle in handles)  # once for all: a large folder takes a second
+    digests = digests_of(handle.settings for handle in handles)  # once for all: a large folder takes a second
     runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
     if not all(handle.finished for handle in runs.values()):
         _take_recorded(runs.values())
@@ -498,7 +498,8 @@ def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
                 yield {"kind": stored["kind"], **flat(stored["settings"])}, float(provenance["seconds"])
 
 
-def _digests(settings: Iterable[Settings]) -> dict[str, str | None]:
+def digests_of(settings: Iterable[Settings]) -> dict[str, str | None]:
+    """By name, the digests of all image sets that runs of these settings read; ``None`` of a set that is not here."""
     return {name: data_digest(name) for name in sorted(set().union(*(item.data_sets for item in settings)))}
 
 
