@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,7 +308,8 @@ def run_tasks(tasks: Sequence[Task], jobs: int = 1) -> Iterator[Outcome]:
     """
     from fssl_core.experiments.batch import Batch  # which measures this machine with torch
 
-    _papermill()
+    if find_spec("papermill") is None:
+        raise FsslError('Executing notebooks needs papermill: pip install -e ".[notebooks]"')
     processes: set[Process] = set()
     stopped = threading.Event()
     with (
@@ -428,11 +430,3 @@ def _natural(name: str) -> list[tuple[bool, int, str]]:
     """A sort key: ``index`` before the papers, ``fig2`` before ``fig10``."""
     parts = re.findall(r"\d+|\D+", name)
     return [("/" in name, 0, ""), *((part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts)]
-
-
-def _papermill():
-    try:
-        import papermill
-    except ImportError as error:
-        raise FsslError('Executing notebooks needs papermill: pip install -e ".[notebooks]"') from error
-    return papermill
