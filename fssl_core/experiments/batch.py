@@ -46,9 +46,9 @@ class Batch:
             for id, record in self.records.items()
             if "runs" in record and set(self.tasks[id].parameters) <= {"profile"}
         }
-        names = {name for runs in self.runs.values() for name in runs}
-        self.stored = {name for name in names if (runs_root() / name / "summary.json").exists()}
-        self.recorded = names & set().union(*recorded_keys().values()) if recorded_choice() == "1" else set()
+        self.names = {name for runs in self.runs.values() for name in runs}
+        self.stored = {name for name in self.names if (runs_root() / name / "summary.json").exists()}
+        self.recorded = self.names & set().union(*recorded_keys().values()) if recorded_choice() == "1" else set()
         devices = dict.fromkeys(device for record in self.records.values() for device in record.get("devices", ()))
         self.speeds = {device: relative_speed(device) for device in devices}  # None: unknown
         self.expected = self._expected()
@@ -73,7 +73,7 @@ class Batch:
         if self.bars:
             words = f"{len(self.took)} of {plural(len(self.tasks), 'notebook')}"
             rows = [(len(self.took) / len(self.tasks), joined(words, time_left(self.left())))]
-            rows += [(_share(state), joined(id, _far(state, now - self.began[id]))) for id, state in shown.items()]
+            rows += [(state.share() if state else 0.0, joined(id, _far(state, now - self.began[id]))) for id, state in shown.items()]
             for bar, (share, text) in zip(self.bars, rows + [(0.0, "")] * len(self.bars), strict=False):
                 bar.total, bar.n = 1, share
                 bar.set_description_str(text)
@@ -150,11 +150,10 @@ class Batch:
                 if speed is None
                 else f"this machine is {speed:.1f} times as fast as the records' {device}"
             )
-        names = {name for runs in self.runs.values() for name in runs}
         unnamed = sum("/" in id and id not in self.runs for id in self.tasks)  # the index has none
-        if names:
+        if self.names:
             recorded = len(self.recorded - self.stored)
-            words.append(f"{len(self.stored):,} of {plural(len(names), 'run')} are stored")
+            words.append(f"{len(self.stored):,} of {plural(len(self.names), 'run')} are stored")
             words += [f"{recorded:,} are recorded"] if recorded else []
         if unnamed:
             words.append(f"stored runs unknown for {plural(unnamed, 'notebook')}")
@@ -166,8 +165,3 @@ def _far(state: State | None, seconds: float) -> str:
     if state is None:
         return f"running for {duration(seconds)}"
     return state.words(steps=True)
-
-
-def _share(state: State | None) -> float:
-    """How much of what a notebook computes now is done."""
-    return 0.0 if state is None else state.share()
