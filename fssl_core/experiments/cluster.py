@@ -119,7 +119,7 @@ class Cluster:
 
     def _submit(self, schedule: Schedule) -> dict[str, distributed.Future]:
         """A task for each run, by key."""
-        store, resources, scattered, futures = store_id(), self.needed_resources(os.environ), {}, {}
+        store, resources, scattered, futures = store_id(), self._needed_resources(), {}, {}
         # Those that come later, too: one that does not share it computes again what is stored here.
         shared = set(self.client.run(store_id).values()) <= {store}
         for key, run in schedule.left.items():  # what a run needs comes before it
@@ -140,13 +140,13 @@ class Cluster:
     def _workers(self) -> list[dict[str, Any]]:
         return list(self.client.scheduler_info(n_workers=-1)["workers"].values())
 
-    def needed_resources(self, environment: Mapping[str, str]) -> dict[str, float] | None:
+    def _needed_resources(self) -> dict[str, float] | None:
         """What a run needs of a worker: what ``$FSSL_RESOURCES`` says; else a GPU where workers say that they have one.
 
         What no worker offers yet is said.
         """
         offered = [worker["resources"] for worker in self._workers()]
-        text = environment.get("FSSL_RESOURCES")
+        text = os.environ.get("FSSL_RESOURCES")
         if text is None:
             return {"GPU": 1} if any("GPU" in resources for resources in offered) else None
         resources = parse_resources(text)
