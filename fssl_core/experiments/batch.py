@@ -73,7 +73,10 @@ class Batch:
         if self.bars:
             words = f"{len(self.took)} of {plural(len(self.tasks), 'notebook')}"
             rows = [(len(self.took) / len(self.tasks), joined(words, time_left(self.left())))]
-            rows += [(state.share() if state else 0.0, joined(id, _far(state, now - self.began[id]))) for id, state in shown.items()]
+            rows += [
+                (state.share() if state else 0.0, joined(id, _far(state, now - self.began[id])))
+                for id, state in shown.items()
+            ]
             for bar, (share, text) in zip(self.bars, rows + [(0.0, "")] * len(self.bars), strict=False):
                 bar.total, bar.n = 1, share
                 bar.set_description_str(text)
