@@ -2,12 +2,14 @@
 
 import itertools
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fssl_core.experiments.warm import start
 
+PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch and computed a step
 _numbers = itertools.count()
 
 
@@ -53,6 +55,14 @@ def python(code: str, environment: Mapping[str, str], folder: Path) -> Piped:
     name = f"code_{next(_numbers)}"
     (folder / f"{name}.py").write_text(code, encoding="utf-8")
     return Piped(["-m", name], environment, folder)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait for what another process or thread does."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
 
 
 def fssl(*arguments: str, environment: Mapping[str, str]) -> Piped:

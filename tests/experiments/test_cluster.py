@@ -17,11 +17,10 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.notebooks import execute
 from fssl_core.experiments.store import Run, run_all
 from tests.experiments.toy_runs import Sum, Walk, contents, log
+from tests.processes import PATIENCE, wait_until
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 from fssl_core.experiments.cluster import Cluster, parse_resources
-
-PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch
 
 
 def environment(folder, runs):
@@ -33,13 +32,6 @@ def environment(folder, runs):
         "TOY_FOLDER": str(folder),
         "DASK_DISTRIBUTED__WORKER__DAEMON": "False",
     }
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

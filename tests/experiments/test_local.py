@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import types
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,7 @@ from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.federation.aggregation import RULES
 from fssl_core.models import ARCHITECTURES, build_backbone
 from tests.experiments.toy_runs import Sum, Walk, contents, log
-
-PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch
+from tests.processes import PATIENCE, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -44,13 +42,6 @@ def only_workers(monkeypatch):
         return None if helped and threading.current_thread() is threading.main_thread() else take(schedule)
 
     monkeypatch.setattr(Schedule, "take", not_here)
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 def sweep():

@@ -19,6 +19,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments import notebooks as module
 from fssl_core.experiments.notebooks import Notebook, Outcome, execute, find_notebooks
 from fssl_core.paths import figures_root
+from tests.processes import PATIENCE, wait_until
 
 PARAMETERS = """
 profile: str = "smoke"  # smoke, laptop, workstation, gpu or paper
@@ -291,16 +292,6 @@ def test_ctrl_c_stops_the_notebooks(project):
     assert "KeyboardInterrupt" in stderr
     assert command.returncode != 0
     wait_until(lambda: not running(int(pid.read_text())))
-
-
-PATIENCE = 300  # seconds for what takes a few where nothing else computes
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def running(pid):

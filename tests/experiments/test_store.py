@@ -23,7 +23,7 @@ from fssl_core.experiments.store import Run, run, run_all, runs_table
 from fssl_core.random import generator
 from fssl_core.settings import Settings, added
 from fssl_core.training.averaging import AveragingSettings
-from tests.processes import Piped, python
+from tests.processes import PATIENCE, Piped, python, wait_until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,9 +358,6 @@ def test_runs_table_keeps_the_tables_own_column(root, monkeypatch):
     assert runs_table(frame, "own")["seed"].tolist() == [42, 42]
 
 
-PATIENCE = 300  # seconds until another process, on a busy machine, has imported torch and computed a step
-
-
 def child(code: str, root: Path, environment: dict[str, str]) -> Piped:
     """Another process with this file's toy engine."""
     preamble = f"import runpy, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); "
@@ -368,17 +365,10 @@ def child(code: str, root: Path, environment: dict[str, str]) -> Piped:
     return python(preamble + code, {**os.environ, **environment}, root.parent)
 
 
-def wait_for_steps(root, count):
-    deadline = time.monotonic() + PATIENCE
-    while len(computed_steps(root)) < count:
-        assert time.monotonic() < deadline, "the other process computes nothing"
-        time.sleep(0.02)
-
-
 def test_two_processes_do_not_compute_the_same_run_twice(root, warm_environment, monkeypatch, capsys):
     """The other one goes on when this one has said that it waits."""
     other = child("run(Walk(steps=5), progress=False)", root, warm_environment | os.environ | {"WALK_STOPS_AT": "1"})
-    wait_for_steps(root, 1)
+    wait_until(lambda: computed_steps(root))
     say = local.say
     monkeypatch.setattr(local, "say", lambda text: (say(text), (root / "go").touch()))
     done = run(Walk(steps=5), progress=False)
@@ -392,7 +382,7 @@ def test_two_processes_do_not_compute_the_same_run_twice(root, warm_environment,
 
 def test_a_killed_process_frees_the_run_and_it_resumes(root, warm_environment, monkeypatch):
     other = child("run(Walk(steps=5), progress=False)", root, warm_environment | os.environ | {"WALK_STOPS_AT": "2"})
-    wait_for_steps(root, 2)
+    wait_until(lambda: len(computed_steps(root)) == 2)
     other.send_signal(signal.SIGKILL)
     other.wait(timeout=PATIENCE)
     other.close()

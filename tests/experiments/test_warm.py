@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -17,6 +16,7 @@ from nbval.kernel import CURRENT_ENV_KERNEL_NAME, start_new_kernel
 from fssl_core.experiments import warm
 from fssl_core.experiments.refresh import normalised
 from fssl_core.experiments.warm import VARIABLE, Forked, fork, start, warm_python
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.skipif(not warm.can_fork(), reason="processes are forked on Linux only")
 
@@ -142,13 +142,6 @@ def test_it_computes_and_dies_with_who_asked_for_it(warm_environment, tmp_path, 
     pid, *computed = said.read_text().split()
     assert computed == [str(threads), "27000000.0"]
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 DRAW = """
