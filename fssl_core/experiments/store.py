@@ -448,18 +448,12 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     """
     if not isinstance(frame, pd.DataFrame) or "key" not in frame:
         raise SettingError("frame", type(frame).__name__, "what run_all returned, with at least one row")
-    keys = list(dict.fromkeys(frame["key"]))
-    settings = [flat(stored_run(key)[0]) for key in keys]
-    tables = [read_table(runs_root() / key, name).assign(key=key) for key in keys]
-    varying = _varying(settings)
-    table = pd.concat(tables, ignore_index=True)
-    values = pd.DataFrame([{**value, "key": key} for key, value in zip(keys, settings, strict=True)])
-    values = values.drop(columns=[column for column in table if column in values and column != "key"])
-    names = [column for column in values if column != "key"]
-    merged = table.merge(values, on="key", how="left", validate="many_to_one")
-    first = [column for column in names if column in varying]
-    table_columns = [column for column in table if column != "key"]
-    return merged[[*first, *table_columns, *(column for column in names if column not in varying), "key"]]
+    settings = {key: flat(stored_run(key)[0]) for key in frame["key"].unique()}
+    table = pd.concat([read_table(runs_root() / key, name).assign(key=key) for key in settings], ignore_index=True)
+    columns = table.columns.drop("key")
+    values = pd.DataFrame([*settings.values()], index=[*settings]).drop(columns=columns, errors="ignore")
+    varying = values.columns.intersection(_varying([*settings.values()]), sort=False)
+    return table.join(values, on="key")[[*varying, *columns, *values.columns.drop(varying), "key"]]
 
 
 def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
