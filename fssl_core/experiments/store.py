@@ -445,8 +445,11 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         first the settings in which the runs differ, then the table's own columns, then the other settings, so that
         ``seed`` is a column with one seed as well. Where a setting and a column of the table share a name, the
         table's is kept.
+
+    Raises:
+        SettingError: the frame has no rows, or is none of :func:`run_all`.
     """
-    if not isinstance(frame, pd.DataFrame) or "key" not in frame:
+    if not isinstance(frame, pd.DataFrame) or "key" not in frame or frame.empty:
         raise SettingError("frame", type(frame).__name__, "what run_all returned, with at least one row")
     settings = {key: flat(stored_run(key)[0]) for key in frame["key"].unique()}
     table = pd.concat([read_table(runs_root() / key, name).assign(key=key) for key in settings], ignore_index=True)

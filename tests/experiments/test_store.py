@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import fssl_core
-from fssl_core.errors import DataError, FsslError
+from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.evaluation.renewed_statistics import RenewedStatistics
 from fssl_core.experiments import averaging_settings, local, provenance, store, transfer
@@ -346,6 +346,13 @@ def test_runs_table_puts_the_tables_of_all_runs_under_each_other(root):
     )
     one = runs_table(frame[frame["seed"] == 1], "metrics")
     assert one["seed"].tolist() == [1] * 4  # still a column when nothing varies
+
+
+def test_a_frame_without_rows_has_no_tables_and_says_so(root):
+    frame = run_all([Walk()], progress=False)
+    for empty in (frame[frame.method == "misspelt"], run_all([])):
+        with pytest.raises(SettingError, match=r"frame=.* what run_all returned, with at least one row"):
+            runs_table(empty, "metrics")
 
 
 def test_runs_table_keeps_the_tables_own_column(root, monkeypatch):
