@@ -125,11 +125,8 @@ def mfcl_settings(
         dataset_settings = _SETS[dataset]
         first, second = dataset_settings[0] | first, (dataset_settings[1] if profile == "paper" else {}) | second
     seed = {"seed": values.get("seed", 0)}
-    chosen = first | seed | {"norm": norm}
-    chosen |= {"partition": _partition(profile, xi)}
-    return ModularSettings(phase1=AutoencoderSettings().changed(**(chosen | reading | (phase1 or {})))).changed(
-        **(second | sending | seed | values)
-    )
+    first = first | seed | {"norm": norm, "partition": _partition(profile, xi)} | reading | (phase1 or {})
+    return ModularSettings(phase1=AutoencoderSettings().changed(**first)).changed(**(second | sending | seed | values))
 
 
 # ------------------------------------------------------------------------------------------------------------ rivals
@@ -170,9 +167,12 @@ _RIVAL_HEADS: dict[str, dict[str, Any]] = SMALL_HEADS | {
     "moon": {"projector": (64, 32)},
     "simclr": {"projector": (128, 64)},
 }
-_RIVAL_SMALL: dict[str, dict[str, Any]] = {
+_RIVAL_PROFILES: dict[str, dict[str, Any]] = {
     "smoke": TINY | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16},
     "laptop": SMALL | {"clients": 10, "train_images": 2000, "rounds": 10, "local_epochs": 2, "batch": 32},
+    "workstation": REAL | {"rounds": 30, "local_epochs": 5},
+    "gpu": {"rounds": 6, "local_epochs": 5, "precision": "bfloat16"},
+    "paper": {},
 }
 
 
@@ -199,27 +199,19 @@ def mfcl_rival_settings(
     check_choice("method", method, RIVALS)
     check_choice("dataset", dataset, _SETS)
     kind, objective, rival_settings = RIVALS[method]
-    small = _RIVAL_SMALL.get(profile)
     one = {"clients": 10, "architecture": "resnet18"} | _SETS[dataset][0]
     chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | rival_settings
     if kind is not SplitLearningSettings:  # which always has the last
         chosen |= {"selection": "last"}
-    if small:
-        chosen |= small
-    elif profile == "workstation":
-        chosen |= REAL | {"rounds": 30, "local_epochs": 5}
-    elif profile == "gpu":
-        chosen |= {"rounds": 6, "local_epochs": 5, "precision": "bfloat16"}
-    chosen |= _NARROW.get(profile, {}).get(method, {}) | {"partition": _partition(profile, xi)}
-    rounds = {**chosen, **values}.get("rounds", 100)
+    chosen |= _RIVAL_PROFILES[profile] | _NARROW.get(profile, {}).get(method, {})
+    chosen["partition"] = _partition(profile, xi)
     if kind is FeatArcSettings:  # groups from a tenth of the rounds on
-        chosen |= {"group_from": max(1, rounds // 10)}
+        chosen["group_from"] = max(1, (chosen | values).get("rounds", 100) // 10)
     required: dict[str, Any] = {}
     if objective is not None:
-        classes = _CLASSES[{**chosen, **values}["dataset"]]
-        needed = {"classes": classes} if objective.supervised else {}
+        needed = {"classes": _CLASSES[chosen["dataset"]]} if objective.supervised else {}
         if method == "MOON" and dataset != "cifar10":
             needed |= {"contrast_weight": 1.0}  # Section 4.1
-        heads = _RIVAL_HEADS[objective.name] if small else {}
+        heads = _RIVAL_HEADS[objective.name] if profile in ("smoke", "laptop") else {}
         required = {"objective": objective.changed(**(heads | needed | values.pop("objective", {})))}
     return kind(**required).changed(**(chosen | values))
