@@ -119,21 +119,20 @@ class Cluster:
 
     def _submit(self, schedule: Schedule) -> dict[str, distributed.Future]:
         """A task for each run, by key."""
-        store, resources, scattered, futures = store_id(), self._needed_resources(), {}, {}
+        store, resources, futures = store_id(), self._needed_resources(), {}
+        given = {}  # by key, to runs that build on it: a task's result, or that of a run which is stored here alone
         # Those that come later, too: one that does not share it computes again what is stored here.
         shared = set(self.client.run(store_id).values()) <= {store}
         for key, run in schedule.left.items():  # what a run needs comes before it
             job = Job(run.settings, run.identity(), store)
-            needed = [Run(settings) for settings in run.settings.needs]
+            needed = run.settings.needs
             for other in needed:
-                if other.settings.key not in futures and not shared and other.settings.key not in scattered:
-                    result = Result(other.settings, False, content(other))
-                    scattered[other.settings.key] = self.client.scatter(result, broadcast=True, hash=False)
-            edges = [
-                future for other in needed if (future := {**scattered, **futures}.get(other.settings.key)) is not None
-            ]
+                if not shared and other.key not in given:
+                    result = Result(other, False, content(Run(other)))
+                    given[other.key] = self.client.scatter(result, broadcast=True, hash=False)
+            edges = [given[other.key] for other in needed if other.key in given]
             self.client.subscribe_topic(job.name, lambda event, key=key: self.events.put((key, event[1])))
-            futures[key] = self.client.submit(compute_run, job, *edges, key=job.name, resources=resources)
+            futures[key] = given[key] = self.client.submit(compute_run, job, *edges, key=job.name, resources=resources)
             futures[key].add_done_callback(lambda future, key=key: self.events.put((key, future)))
         return futures
 
