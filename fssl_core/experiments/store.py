@@ -1,7 +1,8 @@
 """The run store: a run is a value, computed once and kept in a folder that its settings name.
 
 What decides a result is a :class:`~fssl_core.settings.Settings` subclass with a method
-``execute(run, progress) -> summary``. Its hash names the folder ``<runs>/<key>``::
+``execute(run, progress) -> summary``, which calls ``progress(3, 50, loss=2.1)`` to say how far it is, with figures to
+show. Its hash names the folder ``<runs>/<key>``::
 
     settings.json     what was asked for, with a digest of each image set that is read; written first
     checkpoint.pt     where to resume, with checkpoint.previous.pt, the one before it, and checkpoint.parts, the large
@@ -25,11 +26,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 from filelock import FileLock, Timeout
@@ -53,12 +54,6 @@ from fssl_core.resources import threads_of_a_run
 from fssl_core.settings import Settings, checked, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 from fssl_core.training.saver import Saver
-
-
-class Progress(Protocol):
-    """What an engine calls to say how far it is, with the figures to show, e.g. ``progress(3, 50, loss=2.1)``."""
-
-    def __call__(self, done: int, total: int, /, **figures: Any) -> None: ...
 
 
 class Run:
@@ -288,7 +283,7 @@ class Run:
         finally:
             lock.release()
 
-    def _compute(self, progress: Progress) -> None:
+    def _compute(self, progress: Callable[..., None]) -> None:
         self.prepare()
         session = Session(self.provenance, getattr(self.settings, "precision", None))
 
