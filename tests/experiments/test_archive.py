@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import pickle
 import time
 import tracemalloc
 import zipfile
@@ -438,8 +439,6 @@ def test_a_store_that_is_a_file_is_said(exported, stores):
 
 def test_tensors_with_code_are_refused(stores, tmp_path):
     """A pickle that would call a function, with the right checksums everywhere."""
-    import hashlib
-    import pickle
 
     class Evil:
         def __reduce__(self):
@@ -448,7 +447,7 @@ def test_tensors_with_code_are_refused(stores, tmp_path):
     path = tmp_path / "with.zip"
     export_runs(SETTINGS[:1], path, models=True)
     body = pickle.dumps(Evil(), protocol=2)  # the one that `torch.load` expects
-    digest = hashlib.sha256(body).hexdigest()
+    digest = sha256(body).hexdigest()
     key = SETTINGS[0].key
 
     def change(members):

@@ -2,7 +2,6 @@
 
 import os
 
-import pandas as pd
 import pytest
 from nbformat import read, write
 from nbformat.v4 import new_code_cell, new_notebook
@@ -90,10 +89,6 @@ def test_a_notebook_without_parameters_has_nothing_to_record(project):
     write(new_notebook(cells=[new_code_cell("1")]), project / "notebooks" / "index.ipynb")
     with pytest.raises(FsslError, match="Nothing to record: index has no parameters"):
         recording.record(["index"], profile="laptop")
-
-
-def test_the_table_is_that_of_the_batch(project, executed):
-    assert isinstance(recording.record(["paper1/fig1"], profile="laptop"), pd.DataFrame)
 
 
 def test_what_an_earlier_call_drew_does_not_become_a_record(project, monkeypatch):
