@@ -29,7 +29,6 @@ from fssl_core.data.augment import augmentation, second_view
 from fssl_core.data.datasets import Dataset
 from fssl_core.devices import launches_kernels
 from fssl_core.errors import SettingError
-from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.aggregation import (
     BY_KIND,
     COORDINATE_RULES,
@@ -216,14 +215,6 @@ class AveragingSettings(RoundSettings):
     def backbone(self, model: SelfSupervisedModel) -> nn.Module:
         """The encoder: features are compared, not embeddings."""
         return model.encoder
-
-    def accuracies(self, model: SelfSupervisedModel, data: Dataset) -> dict[str, float]:
-        """In addition, of a supervised objective, ``test_accuracy`` of its own classifier."""
-        results = super().accuracies(model, data)
-        if self.supervised:
-            with self.autocast(data.train.images.device):
-                results["test_accuracy"] = classifier_accuracy(model, data)
-        return results
 
 
 class AveragingTrainer(RoundTrainer):
@@ -646,10 +637,6 @@ class AveragingTrainer(RoundTrainer):
 
     def global_model(self) -> SelfSupervisedModel:
         return copy.deepcopy(self.shared.row_module(0))
-
-    def summary(self) -> dict[str, Any]:
-        """In addition the method's name."""
-        return {"method": self.settings.method, **super().summary()}
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """In addition ``layers``: by round and layer, norm of the global model and mean cosine of the clients to it."""

@@ -63,6 +63,7 @@ class FedPacSettings(LabelledSettings):
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
+    method: ClassVar[str] = "FedPAC"
 
     alignment: NonNegative = 1.0  # lambda; 0: none
     classifier_epochs: Whole = 1  # 0: classifier and extractor are trained together
@@ -77,10 +78,6 @@ class FedPacSettings(LabelledSettings):
             raise SettingError("client_update", self.client_update.name, "replace")
         if self.proximal and self.classifier_epochs:  # it would pull at the part that is fixed
             raise SettingError("proximal", self.proximal, "0, unless classifier_epochs is 0")
-
-    @property
-    def method(self) -> str:
-        return "FedPAC"
 
     @property
     def passes(self) -> int:

@@ -50,6 +50,7 @@ class HeteroFLSettings(PartialSettings):
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
+    method: ClassVar[str] = "HeteroFL"
 
     aggregation: str = "uniform"
     shares: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -65,10 +66,6 @@ class HeteroFLSettings(PartialSettings):
             if not isclose(self.width * share, channels) or channels % CHANNELS_PER_GROUP:
                 expected = f"shares that leave of width={self.width} a multiple of {CHANNELS_PER_GROUP} channels"
                 raise SettingError("shares", self.shares, expected)
-
-    @property
-    def method(self) -> str:
-        return "HeteroFL"
 
     def narrowed(self, share: float) -> "HeteroFLSettings":
         """Settings whose whole model is that of a client which can afford this share."""

@@ -15,7 +15,7 @@ from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import check_scheme, partition
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
-from fssl_core.evaluation.protocols import probe_accuracy, validation_accuracy
+from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy, validation_accuracy
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.precision import chosen_precision, versions_of
@@ -274,9 +274,22 @@ class RoundSettings(FederationSettings):
         return self.clients_per_round or self.clients
 
     @property
+    def method(self) -> str:
+        """What the tables call it."""
+        raise NotImplementedError
+
+    @property
     def views(self) -> int:
         """Views of an image in a step."""
         return 1 if self.supervised else 2
+
+    def accuracies(self, model: nn.Module, data: Dataset) -> dict[str, float]:
+        """In addition, where the training has learned the labels, ``test_accuracy`` of its own classifier."""
+        results = super().accuracies(model, data)
+        if self.supervised:
+            with self.autocast(data.train.images.device):
+                results["test_accuracy"] = classifier_accuracy(model, data)
+        return results
 
     def used(self, images: int) -> int:
         """Images that a client with so many trains on in a local epoch.

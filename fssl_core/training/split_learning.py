@@ -36,7 +36,6 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.evaluation.protocols import classifier_accuracy
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.participation import sample_clients
 from fssl_core.models.cutting import cut, latent_shape
@@ -113,12 +112,6 @@ class SplitLearningSettings(RoundSettings):
     def backbone(self, model: nn.Sequential) -> nn.Sequential:
         """Without the classifier."""
         return model[:-1]
-
-    def accuracies(self, model: nn.Sequential, data: Dataset) -> dict[str, float]:
-        """In addition ``test_accuracy``, that of the classifier itself."""
-        with self.autocast(data.train.images.device):
-            tested = classifier_accuracy(model, data)
-        return {**super().accuracies(model, data), "test_accuracy": tested}
 
 
 class Worker:
@@ -277,10 +270,6 @@ class SplitLearningTrainer(RoundTrainer):
     def global_model(self) -> nn.Sequential:
         """Client part, server part, pooling and classifier; a copy."""
         return copy.deepcopy(nn.Sequential(self.shared.row_module(0).layers, *self.server_model))
-
-    def summary(self) -> dict[str, Any]:
-        """In addition the method's name."""
-        return {"method": self.settings.method, **super().summary()}
 
     # ---------------------------------------------------------------- interruption
 

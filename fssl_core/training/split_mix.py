@@ -45,6 +45,7 @@ class SplitMixSettings(PartialSettings):
     """
 
     version: ClassVar[int] = 1  # raise when the results of this file change: stored runs are then computed again
+    method: ClassVar[str] = "Split-Mix"
 
     shares: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0)
     bases: Count = 8  # B
@@ -56,10 +57,6 @@ class SplitMixSettings(PartialSettings):
             raise SettingError("bases", self.bases, expected)
         if not all(isclose(share * self.bases, round(share * self.bases)) for share in self.shares):
             raise SettingError("shares", self.shares, f"multiples of 1/{self.bases}, the width of a base network")
-
-    @property
-    def method(self) -> str:
-        return "Split-Mix"
 
     def bases_of(self, client: int, finished: int) -> list[int]:
         """The base networks that a client trains in the round after ``finished`` others, ascending."""

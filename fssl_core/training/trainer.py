@@ -214,6 +214,10 @@ class RoundTrainer(Trainer):
         size = min(s.batch, used)
         return list(zip(order.to(self.device).split(size), draws.split(size), strict=True))
 
+    def summary(self) -> dict[str, Any]:
+        """In addition the method's name."""
+        return {"method": self.settings.method, **super().summary()}
+
 
 def _check_needs_no_labels(settings: TrainingSettings, name: str) -> None:
     kind = type(settings).__name__
