@@ -377,8 +377,8 @@ class AveragingTrainer(RoundTrainer):
             the means over its steps of the loss and the objective's figures, and over its last pass of the loss.
         """
         s = self.settings
-        self.optimizer.param_groups[0]["lr"] = s.rate(self.finished)
         self._start(client)
+        self.optimizer.param_groups[0]["lr"] = s.rate(self.finished)
         self._receive(client)
         losses, figures = [], []
         for number in range(s.passes):
@@ -501,7 +501,8 @@ class AveragingTrainer(RoundTrainer):
         if self.velocities is not None:
             self.velocity.take(self.velocities, [client])
         else:
-            self.velocity.weights.zero_()
+            self.velocity.zero_()
+            self.optimizer = self.settings.local_optimizer(self.worker, self.velocity)  # Adam begins afresh
         self.learner.load_state_dict(memory["objective"])
 
     def load(self, client: int) -> None:

@@ -86,13 +86,10 @@ class HeteroFLTrainer(PartialTrainer):
             narrow = model if share == 1 else s.narrowed(share).build_model(self.data)
             if s.scaler:
                 scale(narrow, share)
-            worker, velocity = ClientMatrix(narrow, 1).requires_grad_(), ClientMatrix(narrow, 1)
-            optimizer = s.local_optimizer(worker, velocity)
-            self.tools[share] = worker, velocity, optimizer, s.objective.learner(worker, None)
+            worker = ClientMatrix(narrow, 1).requires_grad_()
+            self.tools[share] = worker, ClientMatrix(narrow, 1), s.objective.learner(worker, None)
         present = torch.stack([labels[part].bincount(minlength=s.objective.classes) > 0 for part in self.parts])
-        self.present = (
-            present if s.mask_classes else torch.ones_like(present)
-        )  # classes that a client has, [clients, C]
+        self.present = present if s.mask_classes else torch.ones_like(present)  # classes of a client, [clients, C]
 
     def held(self, client: int) -> dict[str, Box]:
         worker = self.tools[self.settings.share_of(client)][0]
@@ -102,7 +99,7 @@ class HeteroFLTrainer(PartialTrainer):
     # ---------------------------------------------------------------- a client
 
     def train_client(self, position: int, client: int) -> dict[str, float]:
-        self.worker, self.velocity, self.optimizer, self.learner = self.tools[self.settings.share_of(client)]
+        self.worker, self.velocity, self.learner = self.tools[self.settings.share_of(client)]
         return super().train_client(position, client)
 
     def load(self, client: int) -> None:

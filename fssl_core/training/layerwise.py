@@ -196,8 +196,6 @@ class LayerwiseTrainer(AveragingTrainer):
         super()._start(client)
         memory = self.memory[client]
         memory["held"] = sorted({*memory.get("held", []), *self._used()})
-        if self.settings.optimizer == "adamw":
-            self.optimizer.state.clear()
         if self.previous is not None:
             if memory.get("aligned") == self.stage.number:
                 previous = self.previous.row_module(client)

@@ -37,7 +37,7 @@ from fssl_core.objectives.reconstruction import Autoencoder, Reconstruction
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.random import generator
 from fssl_core.settings import Count, Range, Share, Temperature, Whole, added, check_choice, check_range
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.lars import LARS
 from fssl_core.training.representations import Representations
 from fssl_core.training.settings import TrainingSettings
@@ -111,17 +111,6 @@ class AutoencoderSettings(AveragingSettings):
     def client_model(self, run, data: Dataset) -> nn.Module:
         """The client module that a finished run left, in evaluation mode: images in [0, 1] to maps."""
         return self.trained_model(run, data).client_module
-
-    def trainer(self, data: Dataset, run) -> "AutoencoderTrainer":
-        return AutoencoderTrainer(self, data, run)
-
-
-class AutoencoderTrainer(AveragingTrainer):
-    """Trains the client modules; see :class:`~fssl_core.training.averaging.AveragingTrainer`."""
-
-    def _start(self, client: int) -> None:
-        self.optimizer.state.clear()
-        super()._start(client)
 
 
 # ---------------------------------------------------------------- phase 2

@@ -20,7 +20,8 @@ from fssl_core.federation.aggregation import Round
 from fssl_core.privacy.secure_aggregation import combine_securely
 from fssl_core.privacy.secure_messages import SecureAggregation
 from fssl_core.settings import check_choice
-from fssl_core.training.modular import AutoencoderSettings, AutoencoderTrainer
+from fssl_core.training.averaging import AveragingTrainer
+from fssl_core.training.modular import AutoencoderSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class SecureAutoencoderSettings(AutoencoderSettings):
         return SecureAutoencoderTrainer(self, data, run)
 
 
-class SecureAutoencoderTrainer(AutoencoderTrainer):
+class SecureAutoencoderTrainer(AveragingTrainer):
     """Trains one federation; see :class:`~fssl_core.training.averaging.AveragingTrainer`."""
 
     compares_models: ClassVar[bool] = True  # each is masked

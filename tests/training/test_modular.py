@@ -19,6 +19,7 @@ from fssl_core.objectives import SimCLR
 from fssl_core.objectives.reconstruction import Reconstruction
 from fssl_core.privacy.datamix import datamix
 from fssl_core.training import modular, representations
+from fssl_core.training.averaging import AveragingTrainer
 from fssl_core.training.lars import LARS
 from fssl_core.training.modular import AutoencoderSettings, ModularSettings, ModularTrainer
 from tests.training.test_split import tiny_data
@@ -434,8 +435,8 @@ def test_both_phases_run_and_a_downstream_evaluation_stands_on_them(norm, tmp_pa
     small = {"dataset": "digits", "train_images": 40, "precision": "bfloat16", "validation_share": 0.1}
     settings = phase2(phase1(norm=norm, rounds=1, **small), epochs=2, precision="bfloat16", validation_share=0.1)
     made = []
-    begin = modular.AutoencoderTrainer.__init__
-    monkeypatch.setattr(modular.AutoencoderTrainer, "__init__", lambda *a: (made.append(a), begin(*a))[1])
+    begin = AveragingTrainer.__init__
+    monkeypatch.setattr(AveragingTrainer, "__init__", lambda *a: (made.append(a), begin(*a))[1])
     finished = run(settings, progress=False)
     other = run(settings.changed(missing=0.5, epochs=1, probe_epochs=0), progress=False)
     assert len(made) == 1
