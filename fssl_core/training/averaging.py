@@ -236,6 +236,7 @@ class AveragingTrainer(RoundTrainer):
         models: states of the global model that were kept on the way, the first one untrained.
     """
 
+    stays: ClassVar[tuple[str, ...]] = ("shared", "client_models", "targets", "velocities")  # see kept
     compares_models: ClassVar[bool] = False  # the server needs all models of a round at once, whatever the rule
     bytes_of_views: ClassVar[int] = 64 << 20  # made in one call on a GPU
 
@@ -632,8 +633,7 @@ class AveragingTrainer(RoundTrainer):
         ]
         norms = self.layers.sums(torch.stack(squares)).sqrt()
         cosines = done.cosines.mean(0)
-        for layer, (norm, cosine) in enumerate(zip(norms.tolist(), cosines.tolist(), strict=True)):
-            name = self.layers.names[layer]
+        for name, norm, cosine in zip(self.layers.names, norms.tolist(), cosines.tolist(), strict=True):
             self.layer_rows.append({"round": self.finished + 1, "layer": name, "norm": norm, "cosine": cosine})
 
     def global_model(self) -> SelfSupervisedModel:
@@ -654,27 +654,19 @@ class AveragingTrainer(RoundTrainer):
 
     @property
     def kept(self) -> list[ClientMatrix | Rows]:
-        """The models that stay from one round to the next."""
-        return [
-            matrix for matrix in (self.shared, self.client_models, self.targets, self.velocities) if matrix is not None
-        ]
-
-    @property
-    def _kept_rows(self) -> int:
-        """Rows of :attr:`trained` that are of this round."""
-        if not self.rows:
-            return 0
-        kept = self._measured(len(self.settings.taking_part(self.finished)))
-        return sum(position in kept for position in range(len(self.rows)))
+        """The models that stay from one round to the next: of the attributes :attr:`stays` those that there are."""
+        return [matrix for name in self.stays if (matrix := getattr(self, name)) is not None]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next client depends on."""
         exchanged = {"contributions": self.contributions, "pooled": self.pooled}
+        measured = self._measured(len(self.settings.taking_part(self.finished)))
+        received = sum(position < len(self.rows) for position in measured)  # rows of this round
         return super().state_dict() | {
             "matrices": [matrix.all_rows() for matrix in self.kept],
             "memory": Settled(self.memory),
             "rows": self.rows,
-            "trained": Settled(self.trained.row(row) for row in range(self._kept_rows)),
+            "trained": Settled(self.trained.row(row) for row in range(received)),
             "summed": None if self.summed is None else self.summed.total,
             "skipped": self.skipped,
             "moved": self.moved,

@@ -43,7 +43,6 @@ from fssl_core.evaluation.features import extract
 from fssl_core.federation.aggregation import Round, combine
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.grouping import k_means
-from fssl_core.federation.rows import Rows
 from fssl_core.objectives import Objective, SelfSupervisedModel, SimCLR
 from fssl_core.settings import Count, NonNegative, check_choice, check_range
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
@@ -104,6 +103,7 @@ class FeatArcTrainer(AveragingTrainer):
         group_models: the groups' models, a row each; None with one group.
     """
 
+    stays: ClassVar[tuple[str, ...]] = (*AveragingTrainer.stays, "group_models")
     compares_models: ClassVar[bool] = True  # those of a group are averaged apart
 
     def federate(self, model: SelfSupervisedModel) -> None:
@@ -195,9 +195,3 @@ class FeatArcTrainer(AveragingTrainer):
         """In addition ``groups_used``, groups that have a client; 1 before there are any."""
         held = {self.group_of(client) for client in range(self.settings.clients)} - {None}
         super().record({**row, "groups_used": max(1, len(held))})
-
-    # ---------------------------------------------------------------- interruption
-
-    @property
-    def kept(self) -> list[ClientMatrix | Rows]:
-        return [*super().kept, *([] if self.group_models is None else [self.group_models])]

@@ -43,7 +43,6 @@ from fssl_core.evaluation.features import extract
 from fssl_core.federation.aggregation import SHARES, Round
 from fssl_core.federation.classifiers import combination_weights, feature_statistics
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.federation.rows import Rows
 from fssl_core.objectives import SelfSupervisedModel
 from fssl_core.objectives.base import classify
 from fssl_core.random import generator
@@ -101,6 +100,7 @@ class FedPacTrainer(AveragingTrainer):
         centroids: of the classes, ``[C, D]`` on the CPU, NaN as long as there is none; None after no round.
     """
 
+    stays: ClassVar[tuple[str, ...]] = (*AveragingTrainer.stays, "classifiers")
     compares_models: ClassVar[bool] = True  # classifiers are combined for each client
 
     def federate(self, model: SelfSupervisedModel) -> None:
@@ -229,10 +229,6 @@ class FedPacTrainer(AveragingTrainer):
         return torch.stack(accuracies).mean().item()
 
     # ---------------------------------------------------------------- interruption
-
-    @property
-    def kept(self) -> list[ClientMatrix | Rows]:
-        return [*super().kept, *([] if self.classifiers is None else [self.classifiers])]
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"centroids": self.centroids}
