@@ -40,7 +40,7 @@ class Trainer(ABC):
     Attributes:
         finished: epochs or rounds done.
         metrics: a row of figures for each of them.
-        best: the model to keep so far (see :meth:`preferred`): its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
+        best: the model to keep so far, the best by kNN or the last one: its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
 
     Raises:
         SettingError: the images have no labels, and the settings need them.
@@ -108,17 +108,13 @@ class Trainer(ABC):
         """kNN accuracy of the model that all clients share, on the validation share of the test set; NaN unlabelled."""
         return self.settings.knn_accuracy(self.knn_model(), self.data)
 
-    def preferred(self, knn_accuracy: float) -> bool:
-        """Whether the model that has this accuracy is the one to keep: the best so far, or always the last."""
-        return self.settings.selection == "last" or knn_accuracy > self.best["knn_accuracy"]
-
     def record(self, row: dict[str, float]) -> None:
         """Close an epoch or round: book its bytes, evaluate the shared model, and keep it if it is the best."""
         self.ledger.close_epoch()
         self.finished += 1
         knn = self.validate() if self.looks(self.finished) else math.nan
         self.metrics.append({"epoch": self.finished, **row, "knn_accuracy": knn})
-        if self.preferred(knn):
+        if self.settings.selection == "last" or knn > self.best["knn_accuracy"]:
             state = {name: value.clone() for name, value in self.global_model().state_dict().items()}
             self.best = {"knn_accuracy": knn, "epoch": self.finished, "model": state}
 
