@@ -21,9 +21,9 @@ from fssl_core.files import atomic_write
 
 NAME = re.compile(r"[0-9a-f]{64}")  # of a part
 PIECE = 2**24  # bytes that are hashed or written at a time
-DTYPES = {str(kind): kind for kind in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)} | {
-    str(kind): kind for kind in (torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-}
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+DTYPES = {str(kind): kind for kind in FLOATS + INTEGERS}
 
 
 class Parts:
@@ -88,12 +88,11 @@ class Parts:
             raise CheckpointError(f"A checkpoint has a part that is none of {self.folder} ({error}).") from error
         path = self.folder / name
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb") as file:
                 whole = path.stat().st_size == size
                 content = torch.empty(size if whole else 0, dtype=torch.uint8)
-                view, offset = memoryview(content.numpy()), 0
-                while offset < len(view):
-                    offset += file.readinto(view[offset : offset + PIECE]) or len(view)
+                view = memoryview(content.numpy())
+                file.readinto(view)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
         if not whole or hashlib.sha256(view).hexdigest() != name:
