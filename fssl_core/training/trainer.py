@@ -40,7 +40,8 @@ class Trainer(ABC):
     Attributes:
         finished: epochs or rounds done.
         metrics: a row of figures for each of them.
-        best: the model to keep so far, the best by kNN or the last one: its ``knn_accuracy``, ``epoch`` and ``model`` (a state).
+        best: the model to keep so far, as ``settings.selection`` says: its ``knn_accuracy``, ``epoch`` and ``model``
+            (a state).
 
     Raises:
         SettingError: the images have no labels, and the settings need them.
