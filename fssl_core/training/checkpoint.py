@@ -79,9 +79,17 @@ class Checkpoint:
             FsslError: no space left on the device; what was stored before is untouched.
         """
         _check_plain(state, "state")
+        parts: dict[str, dict[str, Any]] = {}  # of the large tensors, by their place in the state
+
+        def without_large(tensor: torch.Tensor, name: str, settled: bool) -> torch.Tensor:
+            if tensor.nbytes < LARGE:  # a view would be stored with all that it is a view of
+                return tensor.clone() if tensor.nbytes < tensor.untyped_storage().nbytes() else tensor
+            check()
+            parts[name] = self.parts.put(tensor, settled=settled, check=check)
+            return tensor.new_empty(0, device="cpu")
+
         with full_disk_explained(self.folder):
-            parts: dict[str, dict[str, Any]] = {}  # of the large tensors, by their place in the state
-            small = _without_large(state, "state", parts, self.parts, check)
+            small = _each_tensor(state, without_large)
             before = self._newest if self._newest is not None else self._stored_parts()
             with atomic_write(self.path) as file:
                 _write(file, {"identity": self.identity, "state": small, "parts": parts})
@@ -126,7 +134,10 @@ class Checkpoint:
             raise OtherRunError(f"{path} does not say which run it is of: it was saved by an earlier version.")
         if stored["identity"] != self.identity:
             raise OtherRunError(f"{path} is of another run: {differences(stored['identity'], self.identity)}.")
-        return _with_large(stored["state"], "state", stored["parts"], self.parts)
+        parts = stored["parts"]
+        return _each_tensor(
+            stored["state"], lambda tensor, name, _: self.parts.get(parts[name]) if name in parts else tensor
+        )
 
     def _stored_parts(self) -> set[str]:
         """Names of the parts of the state that is about to become the previous one."""
@@ -228,47 +239,24 @@ def _write(file: IO[bytes], state: dict[str, Any]) -> None:
     os.fsync(file.fileno())
 
 
-def _without_large(
-    value: Any, name: str, records: dict[str, dict[str, Any]], parts: Parts, check: Callable[[], None], settled=False
+def _each_tensor(
+    value: Any, change: Callable[[torch.Tensor, str, bool], Any], name: str = "state", settled: bool = False
 ) -> Any:
-    """A copy of nested values in which an empty tensor stands for each large one, which is put among the parts.
+    """A copy of nested dicts, lists and tuples with something else for each tensor.
 
     Args:
         value: the values.
-        name: their place in the state.
-        records: gets the parts' records by name.
-        parts, check: as those of :meth:`Checkpoint.save`.
+        change: of a tensor, its name and whether it is settled.
+        name: place of the values in the state.
         settled: the tensors are never changed in place.
     """
     settled = settled or isinstance(value, Settled)
     if isinstance(value, Mapping):
-        return {
-            key: _without_large(entry, f"{name}[{key!r}]", records, parts, check, settled)
-            for key, entry in value.items()
-        }
+        return {key: _each_tensor(entry, change, f"{name}[{key!r}]", settled) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        entries = [
-            _without_large(entry, f"{name}[{index}]", records, parts, check, settled)
-            for index, entry in enumerate(value)
-        ]
+        entries = [_each_tensor(entry, change, f"{name}[{index}]", settled) for index, entry in enumerate(value)]
         return tuple(entries) if isinstance(value, tuple) else entries
-    if isinstance(value, torch.Tensor) and value.nbytes >= LARGE:
-        check()
-        records[name] = parts.put(value, settled=settled, check=check)
-        return value.new_empty(0, device="cpu")
-    # A view is stored with all that it is a view of.
-    return (
-        value.clone() if isinstance(value, torch.Tensor) and value.nbytes < value.untyped_storage().nbytes() else value
-    )
-
-
-def _with_large(value: Any, name: str, records: Mapping[str, dict[str, Any]], parts: Parts) -> Any:
-    """What :func:`_without_large` was given."""
-    if isinstance(value, dict):
-        return {key: _with_large(entry, f"{name}[{key!r}]", records, parts) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_with_large(entry, f"{name}[{index}]", records, parts) for index, entry in enumerate(value))
-    return parts.get(records[name]) if name in records else value
+    return change(value, name, settled) if isinstance(value, torch.Tensor) else value
 
 
 def _check_plain(value: object, name: str) -> None:
