@@ -236,7 +236,7 @@ class AveragingTrainer(RoundTrainer):
         models: states of the global model that were kept on the way, the first one untrained.
     """
 
-    stays: ClassVar[tuple[str, ...]] = ("shared", "client_models", "targets", "velocities")  # see kept
+    stays: ClassVar[tuple[str, ...]] = ("shared", "client_models", "targets", "velocities")
     compares_models: ClassVar[bool] = False  # the server needs all models of a round at once, whatever the rule
     bytes_of_views: ClassVar[int] = 64 << 20  # made in one call on a GPU
 
@@ -652,18 +652,12 @@ class AveragingTrainer(RoundTrainer):
 
     # ---------------------------------------------------------------- interruption
 
-    @property
-    def kept(self) -> list[ClientMatrix | Rows]:
-        """The models that stay from one round to the next: of the attributes :attr:`stays` those that there are."""
-        return [matrix for name in self.stays if (matrix := getattr(self, name)) is not None]
-
     def state_dict(self) -> dict[str, Any]:
         """Everything that the next client depends on."""
         exchanged = {"contributions": self.contributions, "pooled": self.pooled}
         measured = self._measured(len(self.settings.taking_part(self.finished)))
         received = sum(position < len(self.rows) for position in measured)  # rows of this round
         return super().state_dict() | {
-            "matrices": [matrix.all_rows() for matrix in self.kept],
             "memory": Settled(self.memory),
             "rows": self.rows,
             "trained": Settled(self.trained.row(row) for row in range(received)),
@@ -677,8 +671,6 @@ class AveragingTrainer(RoundTrainer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        for matrix, rows in zip(self.kept, state["matrices"], strict=True):
-            matrix.load_all_rows(rows)
         if state["trained"]:
             self._make_room(len(self._measured(len(self.settings.taking_part(self.finished)))))
             for position, row in enumerate(state["trained"]):

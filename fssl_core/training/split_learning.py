@@ -30,7 +30,7 @@ layers. Labels cross as int64 and count as activations.
 import copy
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -144,6 +144,8 @@ class SplitLearningTrainer(RoundTrainer):
         shared: the clients' part after the last average, a matrix of one row.
         server: the server's part with pooling and classifier, a matrix of one row.
     """
+
+    stays: ClassVar[tuple[str, ...]] = ("shared", "server", "velocity")
 
     def __init__(self, settings: SplitLearningSettings, data: Dataset) -> None:
         super().__init__(settings, data)
@@ -270,17 +272,3 @@ class SplitLearningTrainer(RoundTrainer):
     def global_model(self) -> nn.Sequential:
         """Client part, server part, pooling and classifier; a copy."""
         return copy.deepcopy(nn.Sequential(self.shared.row_module(0).layers, *self.server_model))
-
-    # ---------------------------------------------------------------- interruption
-
-    @property
-    def _matrices(self) -> tuple[ClientMatrix, ...]:
-        return self.shared, self.server, self.velocity
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"matrices": [matrix.all_rows() for matrix in self._matrices]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        super().load_state_dict(state)
-        for matrix, rows in zip(self._matrices, state["matrices"], strict=True):
-            matrix.load_all_rows(rows)

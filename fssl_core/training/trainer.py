@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from fssl_core.data.augment import augmentation
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.ledger import Ledger
-from fssl_core.federation.rows import Room
+from fssl_core.federation.rows import Room, Rows
 from fssl_core.random import generator
 from fssl_core.training.settings import RoundSettings, TrainingSettings
 
@@ -192,6 +193,8 @@ class RoundTrainer(Trainer):
         augment: makes a view of an image.
     """
 
+    stays: ClassVar[tuple[str, ...]]  # the attributes whose models are kept between rounds; some may be None
+
     def __init__(self, settings: RoundSettings, data: Dataset) -> None:
         super().__init__(settings, data, settings.rounds)
         self.parts = settings.divide(data)
@@ -214,6 +217,19 @@ class RoundTrainer(Trainer):
     def summary(self) -> dict[str, Any]:
         """In addition the method's name."""
         return {"method": self.settings.method, **super().summary()}
+
+    @property
+    def kept(self) -> list[ClientMatrix | Rows]:
+        """The models that stay from one round to the next."""
+        return [matrix for name in self.stays if (matrix := getattr(self, name)) is not None]
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"matrices": [matrix.all_rows() for matrix in self.kept]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        for matrix, rows in zip(self.kept, state["matrices"], strict=True):
+            matrix.load_all_rows(rows)
 
 
 def _check_needs_no_labels(settings: TrainingSettings, name: str) -> None:
