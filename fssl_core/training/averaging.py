@@ -253,7 +253,7 @@ class AveragingTrainer(RoundTrainer):
             expected = f"one that gives every client {self.smallest_batch} images for {kind}, not {self.images.min()}"
             raise SettingError("partition", s.partition, expected)
         self.augment_second = augmentation(second_view(s.augmentation), data.image_size)
-        self.begin(model)
+        self.federate(model)
         self.memory: list[dict[str, Any]] = [  # what each client remembers besides models
             {
                 "rounds": 0,
@@ -271,10 +271,6 @@ class AveragingTrainer(RoundTrainer):
         self.pooled = s.objective.pool({}, {}, generator(s.seed, "pool", 0))
         self.public = s.objective.public(s, data, run)
         self.models = [self._state_on_cpu()] if s.keep_every else []
-
-    def begin(self, model: SelfSupervisedModel) -> None:
-        """Take over the untrained model."""
-        self.federate(model)
 
     def federate(self, model: SelfSupervisedModel) -> None:
         """Make the matrices of a model that clients train and exchange, all starting from its values."""

@@ -142,7 +142,8 @@ class LayerwiseTrainer(AveragingTrainer):
 
     compares_models: ClassVar[bool] = True  # the distance between clients
 
-    def begin(self, model: SelfSupervisedModel) -> None:
+    def federate(self, model: SelfSupervisedModel) -> None:
+        """Of the whole model, that of the first stage."""
         self.whole, self.left_out = model, set()
         s = self.settings
         if s.most_layers is not None and not s.architecture.startswith("vit"):
@@ -162,7 +163,7 @@ class LayerwiseTrainer(AveragingTrainer):
         reshape = reshape_layer(width, backbone.feature_dim, generator=generator(s.seed, "reshape", stage.number))
         encoder = nn.Sequential(active, GlobalPool(), reshape.to(self.device, s.dtype))
         self.part = SelfSupervisedModel(encoder, self.whole.projector, self.whole.predictor)
-        self.federate(self.part)
+        super().federate(self.part)
         self.previous = self.waiting(self.part) if s.representation_alignment else None
         if self.previous is not None:
             self.learner.together = False  # the first view is looked at below
