@@ -1,6 +1,7 @@
 import copy
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.objectives import BYOL, MoCoV2, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
+from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_mix import SplitMixSettings
+from fssl_core.training.trainer import RoundTrainer
 from tests.training.test_split import tiny_data
 
 HEADS = {"byol": {"projector": (16, 8), "predictor": (16, 8)}, "moco-v2": {"projector": (16, 8)}}
@@ -47,15 +50,17 @@ def tiny(name="moco-v2", **values) -> AveragingSettings:
     return AveragingSettings(**defaults | values)
 
 
-def trained(settings: AveragingSettings, rounds: int | None = None) -> AveragingTrainer:
-    trainer = AveragingTrainer(settings, tiny_data())
+def trained(settings: RoundSettings, rounds: int | None = None) -> Any:
+    """The trainer of these settings after so many rounds, or all of them."""
+    trainer = settings.trainer(tiny_data(), None)
     for _ in range(settings.rounds if rounds is None else rounds):
         a_round(trainer)
     return trainer
 
 
-def a_round(trainer: AveragingTrainer) -> None:
-    for _ in range(trainer.settings.sampled):
+def a_round(trainer: RoundTrainer) -> None:
+    finished = trainer.finished
+    while trainer.finished == finished:
         trainer.advance()
 
 

@@ -12,7 +12,7 @@ from fssl_core.objectives.simclr import nt_xent
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.featarc import FeatArcSettings, FeatArcTrainer, feature_distance
-from tests.training.test_averaging import a_round, assert_same_model, tiny_data
+from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
 
 
@@ -29,13 +29,6 @@ def tiny(**values) -> FeatArcSettings:
         "group_from": 1,
     }
     return FeatArcSettings(**defaults | values)
-
-
-def trained(settings: FeatArcSettings, rounds: int | None = None) -> FeatArcTrainer:
-    trainer = FeatArcTrainer(settings, tiny_data())
-    for _ in range(settings.rounds if rounds is None else rounds):
-        a_round(trainer)
-    return trainer
 
 
 def groups(trainer: FeatArcTrainer) -> list[int | None]:

@@ -10,8 +10,14 @@ from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import SimCLR
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.fedpac import FedPacSettings, FedPacTrainer, centroid_distance
-from tests.training.test_averaging import a_round, assert_same_model, resumes_within_its_second_round, tiny_data
-from tests.training.test_heterofl import common, trained
+from tests.training.test_averaging import (
+    a_round,
+    assert_same_model,
+    resumes_within_its_second_round,
+    tiny_data,
+    trained,
+)
+from tests.training.test_heterofl import common
 
 
 def tiny(**values) -> FedPacSettings:

@@ -12,10 +12,16 @@ from fssl_core.evaluation.batch_statistics import with_statistics_of
 from fssl_core.federation.client_updates import FedU
 from fssl_core.models.layers import BatchNorm2d, Conv2d
 from fssl_core.objectives import SimCLR, Supervised
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.heterofl import HeteroFLSettings, HeteroFLTrainer
 from fssl_core.training.split_mix import SplitMixSettings
-from tests.training.test_averaging import a_round, assert_same_model, resumes_within_its_second_round, tiny_data
+from tests.training.test_averaging import (
+    a_round,
+    assert_same_model,
+    resumes_within_its_second_round,
+    tiny_data,
+    trained,
+)
 from tests.training.test_averaging import tiny as tiny_averaging
 
 PLAIN = {"shares": (1.0,), "static_batch_norm": False, "mask_classes": False}
@@ -30,13 +36,6 @@ def common(**values):
 
 def tiny(**values) -> HeteroFLSettings:
     return HeteroFLSettings(**common(**{"shares": (1.0, 0.5)} | values))
-
-
-def trained(settings: AveragingSettings, rounds: int | None = None) -> AveragingTrainer:
-    trainer = settings.trainer(tiny_data(), None)
-    for _ in range(settings.rounds if rounds is None else rounds):
-        a_round(trainer)
-    return trainer
 
 
 # ---------------------------------------------------------------- the paper's algorithm

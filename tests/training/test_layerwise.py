@@ -13,6 +13,7 @@ from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
+from tests.training.test_averaging import a_round, trained
 from tests.training.test_split import tiny_data
 
 HEADS = {"projector": (16, 8), "predictor": (16, 8)}
@@ -40,19 +41,6 @@ def tiny(**values) -> LayerwiseSettings:
         "precision": "float64",
     }
     return LayerwiseSettings(**defaults | values)
-
-
-def trained(settings: LayerwiseSettings, rounds: int | None = None) -> LayerwiseTrainer:
-    trainer = LayerwiseTrainer(settings, tiny_data())
-    for _ in range(settings.rounds if rounds is None else rounds):
-        a_round(trainer)
-    return trainer
-
-
-def a_round(trainer: AveragingTrainer) -> None:
-    finished = trainer.finished
-    while trainer.finished == finished:
-        trainer.advance()
 
 
 def changed(before: dict, after: dict) -> set[str]:

@@ -22,6 +22,7 @@ from fssl_core.training import modular, representations
 from fssl_core.training.averaging import AveragingTrainer
 from fssl_core.training.lars import LARS
 from fssl_core.training.modular import AutoencoderSettings, ModularSettings, ModularTrainer
+from tests.training.test_averaging import assert_same_model
 from tests.training.test_split import tiny_data
 
 
@@ -71,12 +72,6 @@ def trainer(settings: ModularSettings | None = None, train: int = 48) -> Modular
 
 
 VIEWS = 1e-5  # views are float32; what is made together with others may be rounded otherwise on another CPU
-
-
-def assert_same_model(first, second, tolerance: float = 0.0) -> None:
-    other = second.global_model().state_dict()
-    for name, value in first.global_model().state_dict().items():
-        torch.testing.assert_close(value, other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
 # ---------------------------------------------------------------- phase 1

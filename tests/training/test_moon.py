@@ -13,7 +13,13 @@ from fssl_core.objectives import SimCLR
 from fssl_core.objectives.moon import Moon
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.moon import MoonSettings, MoonTrainer
-from tests.training.test_averaging import a_round, assert_same_model, resumes_within_its_second_round, tiny_data
+from tests.training.test_averaging import (
+    a_round,
+    assert_same_model,
+    resumes_within_its_second_round,
+    tiny_data,
+    trained,
+)
 from tests.training.test_averaging import tiny as tiny_averaging
 
 
@@ -30,13 +36,6 @@ def tiny(**values) -> MoonSettings:
     }
     objective = Moon(**{"projector": (16, 8), "classes": 4} | values.pop("objective", {}))
     return MoonSettings(**defaults | {"objective": objective} | values)
-
-
-def trained(settings: MoonSettings, rounds: int | None = None) -> MoonTrainer:
-    trainer = MoonTrainer(settings, tiny_data())
-    for _ in range(settings.rounds if rounds is None else rounds):
-        a_round(trainer)
-    return trainer
 
 
 # ---------------------------------------------------------------- the paper's algorithm

@@ -7,6 +7,7 @@ from torch import nn
 
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.training.split_learning import SplitLearningSettings, SplitLearningTrainer
+from tests.training.test_averaging import trained
 from tests.training.test_split import tiny_data
 
 
@@ -32,13 +33,6 @@ def tiny(**values) -> SplitLearningSettings:
         "precision": "float64",
     }
     return SplitLearningSettings(**defaults | values)
-
-
-def trained(settings: SplitLearningSettings, rounds: int | None = None) -> SplitLearningTrainer:
-    trainer = SplitLearningTrainer(settings, tiny_data())
-    for _ in range(settings.rounds if rounds is None else rounds):
-        trainer.advance()
-    return trainer
 
 
 def assert_same_state(one: nn.Module, other: nn.Module, tolerance: float = 0.0) -> None:

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from fssl_core.errors import SettingError
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.split_mix import SplitMixSettings, SplitMixTrainer
-from tests.training.test_averaging import a_round, resumes_within_its_second_round, tiny_data
-from tests.training.test_heterofl import common, trained
+from tests.training.test_averaging import a_round, resumes_within_its_second_round, tiny_data, trained
+from tests.training.test_heterofl import common
 
 
 def tiny(**values) -> SplitMixSettings:
