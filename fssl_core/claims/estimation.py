@@ -21,8 +21,9 @@ Values that come from one run, such as the rounds of a curve or the data sets an
 is evaluated, are no repetitions: reduce them to one number a run first (:meth:`Cells.averaged`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -196,62 +197,31 @@ class _Design:
 class Quantity:
     """A contrast of cells: a mean over some of them, and sums, differences and multiples of those."""
 
-    def __init__(self, design: _Design, weights: np.ndarray, gate: "_Gate | None") -> None:
-        self.design, self.weights, self.gate = design, weights, gate
+    def __init__(self, cells: "Cells", weights: np.ndarray) -> None:
+        self.cells, self.weights = cells, weights
 
     def __sub__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.design, self.weights - other.weights, self.gate)
+        return Quantity(self.cells, self.weights - other.weights)
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        return Quantity(self.design, self.weights + other.weights, self.gate)
+        return Quantity(self.cells, self.weights + other.weights)
 
     def __mul__(self, factor: float) -> "Quantity":
-        return Quantity(self.design, self.weights * factor, self.gate)
+        return Quantity(self.cells, self.weights * factor)
 
     __rmul__ = __mul__
 
     @cached_property
     def estimate(self) -> Estimate:
-        return self.design.estimate(self.weights)
+        return self.cells.design.estimate(self.weights)
 
     @cached_property
     def doubt(self) -> str:
         """Why the models behind it cannot decide a claim; empty where they can."""
-        return self.gate.doubt(np.flatnonzero(self.weights)) if self.gate else ""
+        return self.cells.doubt(np.flatnonzero(self.weights))
 
 
-class _Gate:
-    """Whether the models of a cell learned: above chance and above the untrained encoder, by more than the interval."""
-
-    def __init__(self, values: pd.DataFrame, names: Sequence[str], failing: Iterable[str]) -> None:
-        """``values``: as of a design, the points above the better of the two; nan without a baseline."""
-        self.values, self.names, self.failing = values, names, set(failing)
-
-    @cached_property
-    def _design(self) -> tuple[_Design | None, list[int]]:
-        """The points above, and the cells that have any."""
-        complete = self.values.dropna(subset="value")
-        number, cells = pd.factorize(complete["cell"])
-        return (_Design(complete.assign(cell=number)) if len(cells) else None), list(cells)
-
-    def doubt(self, cells: np.ndarray) -> str:
-        """Why these cells decide nothing; empty where they may."""
-        design, cells_known = self._design
-        for cell in cells:
-            if self.names[cell] in self.failing:
-                continue
-            if cell not in cells_known:
-                return "no untrained model is recorded beside these"
-            weights = np.zeros(len(cells_known))
-            weights[cells_known.index(cell)] = 1
-            low = design.estimate(weights).interval()[0]
-            if np.isnan(low):
-                return "one seed does not show whether the models learned"
-            if low <= 0:
-                return f"{self.names[cell]} is not shown to have learned"
-        return ""
-
-
+@dataclass(eq=False, repr=False)
 class Cells:
     """The runs behind a table, or its printed cells, as claims see them.
 
@@ -274,53 +244,63 @@ class Cells:
         index: the columns ``by``, a row a cell.
     """
 
-    def __init__(
-        self,
-        frame: pd.DataFrame,
-        value: str,
-        by: Sequence[str],
-        *,
-        unit: str = "points",
-        label: str = "",
-        exact: bool = False,
-        step: float = 0.0,
-        accuracy: str | None = None,
-        failing: Iterable[str] = (),
-        strata: Sequence[str] = (),
-        evaluations: Sequence[str] = (),
-    ) -> None:
-        if value not in frame:
-            raise NotRun(f"no {value} is recorded")
-        frame = frame.dropna(subset=value)
-        if frame.empty:
-            raise NotRun(f"no {value} is recorded")
-        by = [name for name in by if name in frame]
-        repeats = [] if exact or "seed" not in frame else ["seed"]
-        baseline = []
-        if accuracy is not None:
-            baseline = ["_above"]
-            accuracies = frame.reindex(columns=[accuracy, "untrained", "chance"]).astype(float)
+    frame: pd.DataFrame
+    value: str
+    by: Sequence[str]
+    _: KW_ONLY
+    unit: str = "points"
+    label: str = ""
+    exact: bool = False
+    step: float = 0.0
+    accuracy: str | None = None
+    failing: Sequence[str] = ()
+    strata: Sequence[str] = ()
+    evaluations: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.value not in self.frame or self.frame[self.value].isna().all():
+            raise NotRun(f"no {self.value} is recorded")
+        self.by = [name for name in self.by if name in self.frame]
+        self.frame = frame = self.frame.dropna(subset=self.value)
+        repeats = [] if self.exact or "seed" not in frame else ["seed"]
+        measured = [self.value]
+        if self.accuracy is not None:
+            accuracies = frame.reindex(columns=[self.accuracy, "untrained", "chance"]).astype(float)
             beaten = accuracies[["untrained", "chance"]].max(axis=1, skipna=False)
-            frame = frame.assign(_above=100 * (accuracies[accuracy] - beaten))
-        rows = frame.groupby([*by, *repeats], dropna=False, sort=False)[[value, *baseline]].mean().reset_index()
-        cell, runs, stratum = (_numbers(rows, columns) for columns in (by, strata, evaluations))
-        if not exact and not repeats:  # nothing says which rows belong together
-            rows = rows.assign(seed=range(len(rows)))
-        values = rows.assign(cell=cell, runs=runs, stratum=stratum).rename(columns={value: "value"})
-        self.by, self.unit, self.label = by, unit, label
-        self.index = rows.loc[~pd.Series(cell).duplicated(), by].reset_index(drop=True)
-        self._codes = np.zeros((len(self.index), len(by)), dtype=int)  # a number for each level; missing is one, too
-        for number, name in enumerate(by):
-            self._codes[:, number] = _numbers(self.index, [name])
-        self._design = _Design(values[["cell", "runs", "stratum", *([] if exact else ["seed"]), "value"]], step)
-        self._gate = None
-        if accuracy is not None:
-            names = self.index["method"] if "method" in by else pd.Series(["the model"] * len(self.index))
-            above = values[["cell", "runs", "stratum", "seed", "_above"]].rename(columns={"_above": "value"})
-            self._gate = _Gate(above, names.astype(str).to_list(), failing)
-        options = {"exact": exact, "step": step, "accuracy": accuracy, "failing": tuple(failing)}
-        options |= {"strata": strata, "evaluations": evaluations}
-        self._parts = frame, value, options
+            frame = frame.assign(_above=100 * (accuracies[self.accuracy] - beaten))
+            measured += ["_above"]
+        rows = frame.groupby([*self.by, *repeats], dropna=False, sort=False)[measured].mean().reset_index()
+        place = pd.DataFrame({"cell": _numbers(rows, self.by)})
+        self.index = rows.loc[~place["cell"].duplicated(), self.by].reset_index(drop=True)
+        place = place.assign(runs=_numbers(rows, self.strata), stratum=_numbers(rows, self.evaluations))
+        if not self.exact:  # without seeds nothing says which rows belong together
+            place["seed"] = rows["seed"] if repeats else range(len(rows))
+        self.design = _Design(place.assign(value=rows[self.value]), self.step)
+        if self.accuracy is not None:
+            above = place.assign(value=rows["_above"]).dropna(subset="value")
+            number, self._with_baseline = pd.factorize(above["cell"])
+            self._points_above = _Design(above.assign(cell=number))
+            of_cell = self.index["method"].astype(str) if "method" in self.by else ["the model"] * len(self.index)
+            self._names = list(of_cell)
+
+    def doubt(self, cells: Iterable[int]) -> str:
+        """Why the models of these cells decide nothing; empty where they may.
+
+        They may where they are above chance and above the untrained encoder by more than the interval.
+        """
+        if self.accuracy is None:
+            return ""
+        for cell in cells:
+            if self._names[cell] in self.failing:
+                continue
+            if cell not in self._with_baseline:
+                return "no untrained model is recorded beside these"
+            low = self._points_above.estimate(1.0 * (self._with_baseline == cell)).interval()[0]
+            if np.isnan(low):
+                return "one seed does not show whether the models learned"
+            if low <= 0:
+                return f"{self._names[cell]} is not shown to have learned"
+        return ""
 
     def averaged(self, *columns: str) -> "Cells":
         """Means over these columns, run by run, of the levels that all remaining cells have.
@@ -331,27 +311,19 @@ class Cells:
         Raises:
             NotRun: no level, or no run of any cell, has them all.
         """
-        frame, value, options = self._parts
-        frame = frame.merge(self.index)  # of a part only what is in it
+        frame = self.frame.merge(self.index)  # of a part only what is in it
         rest = [name for name in self.by if name not in columns]
-        levels_present = [set(part.itertuples(index=False, name=None)) for _, part in self._levels_by(rest, columns)]
-        common = set.intersection(*levels_present)
+        parts = self.index[list(columns)].groupby(_numbers(self.index, rest))
+        common = set.intersection(*(set(part.itertuples(index=False, name=None)) for _, part in parts))
         if not common:
             raise NotRun(f"no {', '.join(columns)} that all of them have")
         levels = pd.Series([*frame[list(columns)].itertuples(index=False, name=None)], index=frame.index)
         frame, levels = frame[levels.isin(common)], levels[levels.isin(common)]
-        runs = [name for name in (*rest, "seed") if name in frame and not (name == "seed" and options["exact"])]
-        whole = levels.groupby([frame[name] for name in runs], dropna=False).transform("nunique") if runs else None
-        kept = frame if whole is None else frame[whole == len(common)]
+        runs = _numbers(frame, rest if self.exact else [*rest, "seed"])
+        kept = frame[levels.groupby(runs).transform("nunique") == len(common)]
         if kept.empty:
             raise NotRun(f"no run with every {', '.join(columns)}")
-        return Cells(kept, value, rest, unit=self.unit, label=self.label, **options)
-
-    def _levels_by(self, rest: Sequence[str], columns: Sequence[str]) -> Iterable[tuple[Any, pd.DataFrame]]:
-        if not rest:
-            return [((), self.index[list(columns)])]
-        groups = self.index.groupby(list(rest), dropna=False, sort=False)
-        return [(key, part[list(columns)]) for key, part in groups]
+        return replace(self, frame=kept, by=rest)
 
     def where(self, **levels: Any) -> "Cells":
         """The cells at these levels, one value or a list each, over the same variances.
@@ -363,25 +335,25 @@ class Cells:
         for name, level in levels.items():
             if name not in self.index:
                 raise NotRun(f"no {name} is recorded")
-            mask &= self.index[name].isin(level if isinstance(level, list | tuple | set) else [level])
+            mask &= self.index[name].isin(listed(level))
         if not mask.any():
             raise NotRun(f"needs {in_words(levels)}")
         return self._part(self.index[mask])
 
     def _part(self, index: pd.DataFrame) -> "Cells":
         """These cells alone, over the same variances."""
-        part = object.__new__(Cells)
-        part.__dict__ = self.__dict__ | {"index": index}
+        part = copy(self)
+        part.index = index
         return part
 
     def mean(self, **levels: Any) -> Quantity:
         """The mean of the cells at these levels, each with the same weight."""
-        return self._mean(self.where(**levels).index.index if levels else self.index.index)
+        return self._mean(self.where(**levels).index.index)
 
     def _mean(self, cells: Sequence[int]) -> Quantity:
-        weights = np.zeros(self._design.cells)
+        weights = np.zeros(self.design.cells)
         weights[cells] = 1 / len(cells)
-        return Quantity(self._design, weights, self._gate)
+        return Quantity(self, weights)
 
     def difference(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> Quantity:
         """The mean of the cells at these levels less that of those at others, where both sides were run alike.
@@ -395,20 +367,14 @@ class Cells:
         Raises:
             NotRun: a side is missing, or the sides have no cells alike.
         """
-        sides = [self.where(**levels).index.index.to_numpy() for levels in (one, other)]
-        first, second = (self._codes[side] for side in sides)
-        shared = [
-            number
-            for number, name in enumerate(self.by)
-            if name not in one and np.isin(first[:, number], second[:, number]).any()
-        ]
-        keys = [[*map(tuple, codes[:, shared].tolist())] for codes in (first, second)]
-        common = set(keys[0]) & set(keys[1])
+        first, second = (self.where(**levels).index for levels in (one, other))
+        shared = [name for name in self.by if name not in one and first[name].isin(second[name]).any()]
+        place = pd.Series(_numbers(self.index, shared), index=self.index.index)
+        common = set(place[first.index]) & set(place[second.index])
         if not common:
-            names = ", ".join(self.by[number] for number in shared)
-            raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {names}")
-        alike = [side[[key in common for key in of_side]] for side, of_side in zip(sides, keys, strict=True)]
-        return self._mean(alike[0]) - self._mean(alike[1])
+            raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {', '.join(shared)}")
+        alike = place.isin(common)
+        return self._mean(first.index[alike[first.index]]) - self._mean(second.index[alike[second.index]])
 
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
@@ -417,7 +383,7 @@ class Cells:
 
     def each(self, *columns: str) -> list[tuple[str, "Cells"]]:
         """The cells by these columns (those there are), with the name of each part; all together without columns."""
-        columns = [name for name in columns if name in self.by and len(self.index[name].unique()) > 0]
+        columns = [name for name in columns if name in self.by]
         if not columns:
             return [("", self)]
         parts = []
@@ -443,10 +409,13 @@ def _level(name: str, level: Any) -> str:
     return f"{name.replace('_', ' ')} {shown}"
 
 
+def listed(levels: Any) -> Collection:
+    """One level as a list of it; several as they are."""
+    return levels if isinstance(levels, list | tuple | set) else [levels]
+
+
 def in_words(levels: Mapping[str, Any]) -> str:
     """``"method L-DAWA, alpha 0.1 or 0.6"``."""
-    parts = []
-    for name, level in levels.items():
-        listed = level if isinstance(level, list | tuple | set) else [level]
-        parts.append(f"{name.replace('_', ' ')} {' or '.join(map(str, listed))}")
-    return ", ".join(parts)
+    return ", ".join(
+        f"{name.replace('_', ' ')} {' or '.join(map(str, listed(level)))}" for name, level in levels.items()
+    )
