@@ -388,7 +388,7 @@ class Cells:
             return [("", self)]
         parts = []
         for key, part in self.index.groupby(columns, dropna=False, sort=False):
-            name = ", ".join(_level(column, level) for column, level in zip(columns, key, strict=True))
+            name = ", ".join(level_in_words(column, level) for column, level in zip(columns, key, strict=True))
             parts.append((name, self._part(part)))
         return parts
 
@@ -401,12 +401,12 @@ def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     return rows.groupby(known, dropna=False, sort=False).ngroup().to_numpy()
 
 
-def _level(name: str, level: Any) -> str:
+def level_in_words(column: str, level: Any) -> str:
     """``"SimCLR"``, but ``"cut 3"``: a number needs its name."""
     if isinstance(level, str):
         return level
-    shown = f"{level:g}" if isinstance(level, int | float) else str(level)
-    return f"{name.replace('_', ' ')} {shown}"
+    number = f"{level:g}" if isinstance(level, int | float) else str(level)
+    return f"{column.replace('_', ' ')} {number}"
 
 
 def listed(levels: Any) -> Collection:

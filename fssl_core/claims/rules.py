@@ -9,13 +9,13 @@ each does at the usual level (an intersection-union test), that it is not so whe
 them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf, isnan, nan
 from typing import Any
 
-from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity
+from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity, level_in_words, listed
 
 Answer = bool | None
 
@@ -161,7 +161,7 @@ def doubted(outcome: Outcome, doubt: str) -> Outcome:
 def with_each(cells: Cells, column: str, levels: Sequence, rule: Callable[[Cells], Outcome]) -> Outcome:
     """What a rule finds at each of these levels of a column; one that was not run leaves open what holds of all."""
     ran = [level for level in levels if level in cells.levels(column)]
-    absent = [unknown(_shown(column, level)) for level in levels if level not in ran]
+    absent = [unknown(level_in_words(column, level)) for level in levels if level not in ran]
     return every([*(rule(cells.where(**{column: level})) for level in ran), *(absent if ran else [])])
 
 
@@ -200,15 +200,8 @@ def ahead(
         winners, losers: levels of ``column``; one that no part has leaves open what holds of all.
         each: columns; the claim is about each combination of their levels.
     """
-    statements = []
-    for where, part in cells.each(*each):
-        have = part.levels(column)
-        statements += [
-            _difference(part, {column: a}, {column: b}, where, by, upto, strict=by == 0)
-            for a in _listed(winners)
-            for b in _listed(losers)
-            if a in have and b in have
-        ]
+    pairs = [*product(listed(winners), listed(losers))]
+    statements = _differences(cells, column, pairs, each, low=by, high=upto, strict=by == 0)
     absent = _absent(cells, column, winners, losers)
     return _all(statements, f"{_or(winners)} and {_or(losers)} side by side", absent)
 
@@ -219,7 +212,7 @@ def best(cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *
     for _, part in cells.each(*each):
         have = part.levels("method")
         against = [rival for rival in rivals if rival in have]
-        those = [candidate for candidate in _listed(candidates) if candidate in have]
+        those = [candidate for candidate in listed(candidates) if candidate in have]
         if those and against:
             parts.append(any_of(ahead(part, one, against, each=each) for one in those))
     if not parts:
@@ -235,14 +228,12 @@ def ordered(
     Args:
         slack: by how much a step may fall; None: it has to rise.
     """
+    low = 0.0 if slack is None else 0.0 - slack
     steps = []
     for where, part in cells.each(*each):
         have = part.levels(along)
         wanted = [level for level in (have if levels is None else levels) if level in have]
-        low = 0.0 if slack is None else 0.0 - slack
-        steps += [
-            _difference(part, {along: b}, {along: a}, where, low, strict=slack is None) for a, b in pairwise(wanted)
-        ]
+        steps += [_difference(part, along, b, a, where, low=low, strict=slack is None) for a, b in pairwise(wanted)]
     return _all(steps, f"two levels of {along.replace('_', ' ')}")
 
 
@@ -250,10 +241,7 @@ def equivalent(
     cells: Cells, one: str, other: str, margin: float, *, each: Sequence[str] = (), column: str = "method"
 ) -> Outcome:
     """Two methods differ by at most a margin, in each part: an equivalence test, not the absence of a difference."""
-    statements = []
-    for where, part in cells.each(*each):
-        if {one, other} <= set(part.levels(column)):
-            statements.append(_difference(part, {column: one}, {column: other}, where, -margin, margin))
+    statements = _differences(cells, column, [(one, other)], each, low=-margin, high=margin)
     return _all(statements, f"{one} and {other} side by side")
 
 
@@ -268,11 +256,7 @@ def across(
     each: Sequence[str] = (),
 ) -> Outcome:
     """The change from one level of a column to another lies in a region, in each part that has both levels."""
-    changes = []
-    for where, part in cells.each(*each):
-        if {start, end} <= set(part.levels(column)):
-            strict = 0.0 in (low, high)
-            changes.append(_difference(part, {column: end}, {column: start}, where, low, high, strict=strict))
+    changes = _differences(cells, column, [(end, start)], each, low=low, high=high, strict=0.0 in (low, high))
     return _all(changes, f"{column.replace('_', ' ')} {start} and {end}")
 
 
@@ -286,16 +270,26 @@ def fact(
 # ----------------------------------------------------------------------------------------------------------- helpers
 
 
-def _difference(
-    part: Cells, one: Mapping, other: Mapping, where: str, low: float, high: float = inf, *, strict: bool = False
-) -> Statement:
-    name = " − ".join(" ".join(_shown(column, level) for column, level in side.items()) for side in (one, other))
+def _differences(
+    cells: Cells, column: str, pairs: Sequence[tuple[Any, Any]], each: Sequence[str], **region: float
+) -> list[Statement]:
+    """Of each pair of levels the first less the second, in each part that has both; ``region`` as of :func:`within`."""
+    return [
+        _difference(part, column, one, other, where, **region)
+        for where, part in cells.each(*each)
+        for one, other in pairs
+        if {one, other} <= {*part.levels(column)}
+    ]
+
+
+def _difference(part: Cells, column: str, one: Any, other: Any, where: str, **region: float) -> Statement:
+    name = f"{level_in_words(column, one)} − {level_in_words(column, other)}"
     name = f"{name}, {where}" if where else name
     try:
-        quantity = part.difference(one, other)
+        quantity = part.difference({column: one}, {column: other})
     except NotRun:  # each side was, at settings of its own
         return unknown(f"{name} at the same settings")
-    return within(part, quantity, name, low, high, strict=strict)
+    return within(part, quantity, name, **region)
 
 
 def _all(statements: Sequence[Statement], needs: str, absent: Sequence[Statement] = ()) -> Outcome:
@@ -308,16 +302,8 @@ def _all(statements: Sequence[Statement], needs: str, absent: Sequence[Statement
 def _absent(cells: Cells, column: str, *names: str | Sequence[str]) -> list[Statement]:
     """Of these levels, those that nothing was run at."""
     have = cells.levels(column)
-    return [unknown(name) for listed in names for name in _listed(listed) if name not in have]
-
-
-def _shown(column: str, level: Any) -> str:
-    return level if isinstance(level, str) else f"{column.replace('_', ' ')} {level:g}"
-
-
-def _listed(names: str | Sequence[str]) -> Sequence[str]:
-    return [names] if isinstance(names, str) else names
+    return [unknown(name) for several in names for name in listed(several) if name not in have]
 
 
 def _or(names: str | Sequence) -> str:
-    return " or ".join(map(str, _listed(names)))
+    return " or ".join(map(str, listed(names)))
