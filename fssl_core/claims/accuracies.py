@@ -1,6 +1,7 @@
 """The accuracies of a paper's tables as cells: those of our runs, each protocol for itself, and the printed ones."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -8,12 +9,6 @@ from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import printed_cells
-
-# As of Cells. A task is data, their division and an objective.
-APART = {
-    "strata": ("dataset", "partition", "alpha", "beta", "xi", "ssl_method"),
-    "evaluations": ("eval_dataset", "label_fraction"),
-}
 
 
 def table_claims(by: Sequence[str], protocol: str | None = None) -> Callable[..., Callable[[Rule], Rule]]:
@@ -36,18 +31,19 @@ def table_claims(by: Sequence[str], protocol: str | None = None) -> Callable[...
             if "accuracy" not in results:
                 raise NotRun("no accuracy is recorded")
             rows = results if protocol is None else results[results["protocol"] == protocol]
-            return by_protocol(rows, by, failing)
+            # Rows without a seed are quoted: no runs of ours.
+            runs = as_printed(rows.dropna(subset=[name for name in ("accuracy", "seed") if name in rows]))
+            groups = runs.groupby("protocol", sort=False)
+            return {name: in_points(part, by, label=name, failing=failing) for name, part in groups}
 
         return claim(id, ours=ours, printed=printed if tables else None, scale=scale)
 
     return table_claim
 
 
-def by_protocol(results: pd.DataFrame, by: Sequence[str], failing: Iterable[str] = ()) -> dict[str, Cells]:
-    """Our accuracies in points, under printed names, by protocol. Rows without a seed are quoted: no runs of ours."""
-    runs = as_printed(results.dropna(subset=[name for name in ("accuracy", "seed") if name in results]))
-    runs = runs.assign(points=100 * runs["accuracy"])
-    return {
-        protocol: Cells(rows, "points", by, label=protocol, accuracy="accuracy", failing=failing, **APART)
-        for protocol, rows in runs.groupby("protocol", sort=False)
-    }
+def in_points(runs: pd.DataFrame, by: Sequence[str], accuracy: str = "accuracy", **more: Any) -> Cells:
+    """The cells of an accuracy (a fraction), in points; ``more`` is for :class:`Cells`."""
+    # A task is data, their division and an objective.
+    strata = ("dataset", "partition", "alpha", "beta", "xi", "ssl_method")
+    apart = {"strata": strata, "evaluations": ("eval_dataset", "label_fraction")}
+    return Cells(runs.assign(points=100 * runs[accuracy]), "points", by, accuracy=accuracy, **apart, **more)

@@ -12,7 +12,7 @@ from itertools import combinations, pairwise, product
 
 import pandas as pd
 
-from fssl_core.claims.accuracies import APART
+from fssl_core.claims.accuracies import in_points
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import (
@@ -32,7 +32,7 @@ from fssl_core.claims.rules import (
 )
 from fssl_core.costs.activations import client_memory
 from fssl_core.costs.layerwise import GB, build_encoder, resources
-from fssl_core.federation.schedule import Stage, schedule
+from fssl_core.federation.schedule import schedule
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import paper_table, paper_value, printed_cells
 
@@ -171,12 +171,10 @@ def trained(id: str, *tables: str, by: Sequence[str] = (), failing: Iterable[str
         rows = prepared(as_printed(results[results["protocol"] == "fine-tuning"]))
         if "same_run_as" in rows:  # all layers in one stage: this is end-to-end training, counted once
             rows = rows[rows["same_run_as"].isna()]
-        rows = rows.assign(points=100 * rows["accuracy"])
         label = rows["protocol"] if "ssl_method" in by else rows["protocol"] + ", " + rows["ssl_method"]
         size = set(rows["dataset"].dropna()) == {"COCO"}
-        cells = partial(Cells, value="points", by=columns, accuracy="accuracy", failing=failing, **APART)
         return {
-            name: Runs(part, partial(cells, label=name), COUNTED, size)
+            name: Runs(part, partial(in_points, by=columns, label=name, failing=failing), COUNTED, size)
             for name, part in rows.groupby(label, sort=False)
         }
 
@@ -273,11 +271,7 @@ def trained_blocks(results: pd.DataFrame) -> Outcome:
     if not all(counts) or len(counts[2]) != total:
         raise NotRun("needs all stages of the three schemes")
     expected = [[total] * len(counts[0]), [1] * total, [*range(1, total + 1)]]
-    off = sum(
-        a != b
-        for count, expected_count in zip(counts, expected, strict=True)
-        for a, b in zip(count, expected_count, strict=True)
-    )
+    off = sum(a != b for pair in zip(counts, expected, strict=True) for a, b in zip(*pair, strict=True))
     return fact("stages with another number of trained blocks", off, 0, 0)
 
 
@@ -289,9 +283,9 @@ def layer_management(table: pd.DataFrame) -> Outcome:
         stages = schedule(cells[method, "training"], 12, rounds=180)
         off += len(stages) != (1 if cells[method, "number_of_stages"] == "none" else 12)
         off += sum(
-            list(units) != list(_UNITS[cells[method, name]](stage.number, 12))
+            getattr(stage, units) != _UNITS[cells[method, name]](stage.number, 12)
             for stage in stages
-            for name, units in _managed(stage).items()
+            for name, units in _MANAGED.items()
         )
     return fact("sets of blocks that differ from Table 1", off, 0, 0)
 
@@ -305,15 +299,14 @@ _UNITS: Mapping[str, Callable[[int, int], range]] = {  # as Table 1 writes them,
 }
 
 
-def _managed(stage: Stage) -> dict[str, range]:
-    return {
-        "stage_encoder_layers": stage.present,
-        "new_layer": stage.new,
-        "frozen_layers": stage.frozen,
-        "trainable_layers": stage.active,
-        "download_layers": stage.exchanged_down,
-        "upload_layers": stage.exchanged_up,
-    }
+_MANAGED = {  # metric of Table 1: the like of a stage
+    "stage_encoder_layers": "present",
+    "new_layer": "new",
+    "frozen_layers": "frozen",
+    "trainable_layers": "active",
+    "download_layers": "exchanged_down",
+    "upload_layers": "exchanged_up",
+}
 
 
 # ------------------------------------------------------------------------------- figures 5 and 8: resources by stage

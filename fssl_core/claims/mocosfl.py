@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
-from fssl_core.claims.accuracies import APART
+from fssl_core.claims.accuracies import in_points
 from fssl_core.claims.estimation import Cells, NotRun
 from fssl_core.claims.judge import Rule, claim
 from fssl_core.claims.rules import Outcome, across, ahead, any_of, equivalent, every, fact, ordered, within
@@ -24,9 +24,7 @@ def _accuracies(value: str) -> Callable[[pd.DataFrame], Cells]:
     def ours(results: pd.DataFrame) -> Cells:
         if value not in results:
             raise NotRun(f"no {value} is recorded")
-        runs = as_printed(results.dropna(subset=value))
-        runs = runs.assign(points=100 * runs[value])
-        return Cells(runs, "points", [*BY, "syncs_per_epoch"], accuracy=value, **APART)
+        return in_points(as_printed(results.dropna(subset=value)), [*BY, "syncs_per_epoch"], value)
 
     return ours
 
@@ -54,9 +52,8 @@ def _panel(results: pd.DataFrame, name: str) -> pd.DataFrame:
 
 def _knn(rows: pd.DataFrame, by: list[str], weak: pd.Series) -> Cells:
     """kNN accuracies in points; the column ``scheme`` has the method of all runs, also of the weak ones."""
-    rows = rows.assign(points=100 * rows["knn_accuracy"], scheme=rows["method"])
-    rows["method"] = rows["method"].mask(weak, WEAK)
-    return Cells(rows, "points", ["method", "scheme", *by], accuracy="knn_accuracy", failing=[WEAK])
+    rows = rows.assign(scheme=rows["method"], method=rows["method"].mask(weak, WEAK))
+    return in_points(rows, ["method", "scheme", *by], "knn_accuracy", failing=[WEAK])
 
 
 @claim("mocosfl-fig1a-batch-size")
