@@ -51,15 +51,16 @@ class Check:
 
     Args:
         rule: gets what ``ours`` or ``printed`` returns, each of its values where that is a mapping, and answers.
-        ours: of the results of an artifact.
+        ours: of the results of an artifact, which are read as they are unless it says more; None where the paper's own
+            table alone can show the claim.
         printed: None where the paper prints no number of it.
         scale: whether the claim states a number of points.
         smoke: whether exact evidence counts at ``smoke``, too, where models are tiny.
     """
 
     rule: Rule
-    ours: Callable[[pd.DataFrame], Any] | None
-    printed: Callable[[], Any] | None
+    ours: Callable[[pd.DataFrame], Any] | None = lambda results: results
+    printed: Callable[[], Any] | None = None
     scale: bool = False
     smoke: bool = True
 
@@ -67,15 +68,8 @@ class Check:
 CHECKS: dict[str, Check] = {}
 
 
-def claim(
-    id: str,
-    *,
-    ours: Callable[[pd.DataFrame], Any] | None = lambda results: results,
-    printed: Callable[[], Any] | None = None,
-    scale: bool = False,
-    smoke: bool = True,
-) -> Callable[[Rule], Rule]:
-    """Register the decorated rule as the check of a claim; arguments as :class:`Check` has them.
+def claim(id: str, **options: Any) -> Callable[[Rule], Rule]:
+    """Register the decorated rule as the check of a claim; ``options`` are what else a :class:`Check` has.
 
     Raises:
         ValueError: the claim has a check already.
@@ -84,7 +78,7 @@ def claim(
     def register(rule: Rule) -> Rule:
         if id in CHECKS:
             raise ValueError(f"claim {id!r} has two checks: {CHECKS[id].rule} and {rule}")
-        CHECKS[id] = Check(rule, ours, printed, scale, smoke)
+        CHECKS[id] = Check(rule, **options)
         return rule
 
     return register
@@ -121,7 +115,7 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
         outcome = _why_not(check, trained, rows, profile)
         if not outcome:
             try:
-                outcome = _answer(check.rule, lambda rows=rows: check.ours(rows))
+                outcome = _answer(check.rule, partial(check.ours, rows))
             except (KeyError, pd.errors.UndefinedVariableError) as error:
                 raise DataError(
                     f"Claim {claim.id} reads a column that the results lack ({error.args[0]}); they have "

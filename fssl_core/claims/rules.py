@@ -136,8 +136,7 @@ def every(parts: Iterable[Outcome]) -> Outcome:
 
 def any_of(parts: Iterable[Outcome]) -> Outcome:
     """At least one of them holds."""
-    parts = tuple(parts)
-    return parts[0] if len(parts) == 1 else Joined(parts, 1, len(parts))
+    return share(parts, 0.0)
 
 
 def agreed(parts: Iterable[Outcome]) -> Outcome:
