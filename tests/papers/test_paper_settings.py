@@ -6,6 +6,7 @@ engine can say something else.
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -19,21 +20,16 @@ Check = tuple[str, str, Callable[[Any], Any]]  # notebook, kind of settings, wha
 
 def of(artifact: str, kind: str, field: str) -> Check:
     """The values of a setting over the runs of a notebook; ``objective.temperature`` is one of settings inside."""
-
-    def value(settings: Any) -> Any:
-        for name in field.split("."):
-            settings = getattr(settings, name)
-        return settings
-
-    return artifact, kind, value
+    return artifact, kind, attrgetter(field)
 
 
 def where(check: Check, **values: Any) -> Check:
-    """The same over some of the runs."""
+    """The same over some of the runs; ``objective__name`` is that of settings inside."""
     artifact, kind, value = check
+    wanted = {attrgetter(name.replace("__", ".")): one for name, one in values.items()}
 
     def chosen(settings: Any) -> Any:
-        return value(settings) if all(getattr(settings, name) == one for name, one in values.items()) else None
+        return value(settings) if all(field(settings) == one for field, one in wanted.items()) else None
 
     return artifact, kind, chosen
 
@@ -236,27 +232,11 @@ STATED: dict[str, dict[str, Check]] = {
             of("mfcl/table2", FIRST, "learning_rate"), dataset="tiny-imagenet-200"
         ),
         "phase1/rounds": of("mfcl/table2", FIRST, "rounds"),
-        "phase2/epochs/CIFAR": (
-            "mfcl/table2",
-            SECOND,
-            lambda settings: settings.epochs if settings.phase1.dataset == "cifar10" else None,
-        ),
-        "phase2/epochs/Tiny ImageNet": (
-            "mfcl/table2",
-            SECOND,
-            lambda settings: settings.epochs if settings.phase1.dataset == "tiny-imagenet-200" else None,
-        ),
+        "phase2/epochs/CIFAR": where(of("mfcl/table2", SECOND, "epochs"), phase1__dataset="cifar10"),
+        "phase2/epochs/Tiny ImageNet": where(of("mfcl/table2", SECOND, "epochs"), phase1__dataset="tiny-imagenet-200"),
         "twin_norm/channels_per_group_ablation": of("mfcl/table17", FIRST, "channels_per_group"),
-        "baselines/rounds/FedEMA": (
-            "mfcl/table2",
-            AVERAGING,
-            lambda settings: settings.rounds if settings.client_update.name == "fedema" else None,
-        ),
-        "baselines/rounds/FedSimCLR": (
-            "mfcl/table2",
-            AVERAGING,
-            lambda settings: settings.rounds if settings.objective.name == "simclr" else None,
-        ),
+        "baselines/rounds/FedEMA": where(of("mfcl/table2", AVERAGING, "rounds"), client_update__name="fedema"),
+        "baselines/rounds/FedSimCLR": where(of("mfcl/table2", AVERAGING, "rounds"), objective__name="simclr"),
         "baselines/rounds/MFCL": of("mfcl/table2", FIRST, "rounds"),
     },
 }
