@@ -90,7 +90,9 @@ class Joined:
         return {True: to_hold, False: to_fail, None: level}
 
     def slack(self) -> float:
-        return sorted((part.slack() for part in self.parts), reverse=True)[self.needed - 1]
+        """Of the last part that has to hold, of those that are known; nan where these alone can decide nothing."""
+        known = sorted((slack for part in self.parts if not isnan(slack := part.slack())), reverse=True)
+        return nan if len(known) < min(self.needed, self.failing) else known[min(self.needed, len(known)) - 1]
 
     def leaves(self) -> list[Statement]:
         return [leaf for part in self.parts for leaf in part.leaves()]

@@ -1,6 +1,6 @@
 """What a rule answers: regions, joined answers, and each comparator against a plain loop over exact numbers."""
 
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pandas as pd
@@ -116,6 +116,13 @@ def test_what_decides_is_the_weakest_of_those_that_must_hold():
     assert any_of([strong, weak]).deciding()[0] is strong
     assert every([strong, NO, weak]).deciding()[0] is NO
     assert every([any_of([strong, weak]), OPEN]).deciding()[0] is OPEN
+
+
+def test_what_is_unknown_hides_no_weaker_statement_beside_it():
+    weak, middle, strong = (Statement("x", Estimate(value, 1.0), 0.0) for value in (-1.0, 1.0, 1.5))
+    for parts in permutations([weak, unknown("more"), strong]):
+        assert every([every(parts), middle]).deciding()[0] is weak
+    assert every([agreed([weak, unknown("another measure")]), middle]).deciding()[0] is middle
 
 
 def test_what_decides_is_the_first_of_those_that_are_equally_weak():
