@@ -2,6 +2,7 @@
 ``monacosfl_claims.yaml``."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,8 @@ from fssl_core.papers.names import MIB, as_printed
 METHODS = ["MocoSFL", "MonAcoSFL"]
 SETTING = ["dataset", "clients", "sync_every"]
 # Of what training adds at cut 1. The paper has no number for "strongly", "much" and "not dependable", nor for "keeps":
-SHARES = {
-    "a third": 1 / 3,
-    "a sixth": 1 / 6,
-}  # from the first on it is much, up to the second little, between them open
+# from the first on it is much, up to the second little, between them open.
+SHARES = {"a third": 1 / 3, "a sixth": 1 / 6}
 DEEP = "MocoSFL, split deeper"  # of this the claims say that it fails, so that it need not have learned
 
 # -------------------------------------------------------------------------- fig1 and fig3: traffic, fig2: activations
@@ -182,11 +181,7 @@ def images_between_syncs(_: pd.DataFrame) -> Outcome:
     return every(fact(f"images, {n} clients", 50_000 / n / 10, images, images) for n, images in printed_images.items())
 
 
-def _slopes(results: pd.DataFrame) -> Cells:
-    return _accuracy(results, "points per layer")
-
-
-@claim("monacosfl-fig6-both-decline", ours=_slopes)
+@claim("monacosfl-fig6-both-decline", ours=partial(_accuracy, unit="points per layer"))
 def both_decline(cells: Cells) -> Outcome:
     """Least-squares slopes, in every setting with three cuts or more: two points are no tendency."""
     parts = []
