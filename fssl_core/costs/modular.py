@@ -246,6 +246,7 @@ def client_traffic(
         SettingError: a name that is not known.
     """
     check_choice("method", method, ROUNDS)
+    check_choice("architecture", architecture, SETUPS)
     if method != "MFCL":
         whole = backbone_sizes(architecture).parameters
         return Traffic(round_bits(whole, whole, coding), ROUNDS[method])
@@ -273,6 +274,7 @@ def epoch_macs(method: str, architecture: str, *, stem: str = "cifar") -> int:
         SettingError: a name that is not known.
     """
     check_choice("method", method, ROUNDS)
+    check_choice("architecture", architecture, SETUPS)
     if method == "MFCL":
         forward = client_sizes(architecture, with_decoder=True).macs
     else:

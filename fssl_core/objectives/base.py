@@ -107,7 +107,7 @@ class Objective(Settings, ABC):
         for head, instead in self.replaced.items():
             if getattr(self, head):
                 raise SettingError(head, getattr(self, head), f"(): {instead}")
-        if not self.projector and "projector" not in self.replaced:
+        if not (self.projector or self.supervised or "projector" in self.replaced):
             raise SettingError("projector", self.projector, "the width of at least one layer")
         if self.predictor and self.predictor[-1:] != self.projector[-1:]:
             expected = f"widths that end like those of projector={self.projector!r}, whose embeddings it predicts"

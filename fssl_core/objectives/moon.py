@@ -69,6 +69,11 @@ class Moon(Objective):
     contrast_weight: NonNegative = 5.0  # Section 4.1: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet
     temperature: Temperature = 0.5
 
+    def check(self) -> None:
+        super().check()
+        if not self.projector:
+            raise SettingError("projector", self.projector, "the width of at least one layer")
+
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         model = super().build_model(backbone, init)
         model.predictor = MLP(self.projector[-1], (self.classes,), generator=init)

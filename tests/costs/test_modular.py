@@ -220,6 +220,8 @@ def test_half_precision_halves_representations_and_pairs_default_to_the_papers()
         (lambda: client_traffic("FedU", "ResNet-18"), r"method='FedU'.* one of FedEMA, FedSimCLR, MFCL"),
         (lambda: client_traffic("MFCL", "resnet18"), r"architecture='resnet18'.* one of ResNet-18"),
         (lambda: epoch_macs("MFCL", "resnet18"), r"architecture='resnet18'"),
+        (lambda: client_traffic("FedEMA", ["ResNet-18"]), r"architecture=\['ResNet-18'\]"),
+        (lambda: epoch_macs("FedEMA", ["ResNet-18"]), r"architecture=\['ResNet-18'\]"),
         (lambda: backbone_sizes("ResNet-18", stem="7x7"), r"stem='7x7'.* one of cifar, imagenet"),
         (lambda: round_bits(1, 1, "R"), r"coding='R'.* one of literal, transmitted"),
         (lambda: delivery_bits(1, "R"), r"coding='R'"),

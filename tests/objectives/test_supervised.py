@@ -1,8 +1,11 @@
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
 
+from fssl_core.objectives import Objective
 from tests.objectives.learners import Client, small, two_views
 
 
@@ -23,3 +26,15 @@ def test_classifier_is_one_linear_layer():
     model = Client(small("supervised")).model
     assert [list(weight.shape) for weight in model.projector.parameters()] == [[4, 64], [4]]
     assert not list(model.predictor.parameters())
+
+
+def test_ones_own_supervised_objective_may_go_without_a_projector():
+    @dataclass(frozen=True, kw_only=True)
+    class Mine(Objective):
+        supervised: ClassVar[bool] = True
+        name: str = "mine"
+        projector: tuple[int, ...] = ()
+
+        def learner(self, online, target): ...
+
+    assert Mine().projector == ()
