@@ -156,7 +156,7 @@ def _source(known: Prediction) -> str:
 
 
 def _shown(number: float, digits: int = 4) -> str:
-    return f"{number:,.0f}" if round(abs(number)) >= 10**digits else f"{number:.{digits}g}"
+    return f"{number:,.0f}" if abs(number) >= 10**digits - 0.5 else f"{number:.{digits}g}"
 
 
 class _Unanswered(Exception):

@@ -129,7 +129,7 @@ def identifiability(frame: pd.DataFrame, *, chance: float, subtitle: str, x: str
         x: column of the x axis.
     """
     frame = frame.dropna(subset=["identifiability"])
-    methods = (rows for _, rows in frame.groupby("method", sort=False))
+    methods = [rows for _, rows in frame.groupby("method", sort=False)] or [frame]
     tidy = pd.concat([rows.melt([x, "method"], [*MODELS], "model", "traced") for rows in methods], ignore_index=True)
     tidy["keys"] = tidy["method"] + ", " + tidy["model"].map(MODELS)
     title = "Can a key tell which client made it?"

@@ -194,6 +194,11 @@ def test_a_difference_of_nearly_a_thousand_is_written_out(guess):
     assert "has 42 apples: 1,000 too high." in predicted(guess, 42 + 999.7).text
 
 
+def test_a_record_without_the_number_is_shown_as_it_is(guess):
+    (project_root() / "figures" / "sums" / "x.laptop.csv").write_text("x,y\n,1\n")
+    assert "has nan apples" in predicted(guess, 42).text
+
+
 def test_a_missing_record_is_no_wrong_answer(guess):
     (project_root() / "figures" / "sums" / "x.laptop.csv").unlink()
     with pytest.raises(FsslError, match=r"figures/sums/x\.laptop\.csv is missing"):

@@ -62,6 +62,13 @@ def test_misalignment_says_where_a_setting_has_other_seeds():
     assert [axes.get_title("left") for axes in figure.axes] == ["all, n = 2", "some, n = 1"]
 
 
+def test_identifiability_that_was_nowhere_measured_is_an_empty_panel():
+    frame = pd.DataFrame({"cut_layer": [1], "method": ["MocoSFL"], "identifiability": [float("nan")]})
+    frame["identifiability_common"] = frame["identifiability"]
+    figure = drawn(momentum.identifiability(frame, chance=1.0, x="cut_layer", subtitle="1 of 10 clients"))
+    assert key(figure) == ["chance"]
+
+
 @pytest.mark.parametrize("x", ["setting", "step"])
 def test_identifiability_draws_own_and_common_with_chance(x):
     frame = pd.DataFrame(

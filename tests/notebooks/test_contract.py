@@ -7,6 +7,8 @@ own, in ``test_modules.py``.
 
 import ast
 import copy
+import importlib
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -307,6 +309,31 @@ def is_plain_python(notebook: NotebookNode) -> list[str]:
     return complaints
 
 
+def uses_names_that_are_there(notebook: NotebookNode) -> list[str]:
+    """Of the package's modules, also in lines that a run at ``smoke`` never reaches."""
+    found = [node for cell in code_cells(notebook) for node in nodes(cell)]
+    modules = {}
+    for node in found:
+        if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "fssl_core":
+            for alias in node.names:
+                imported = getattr(importlib.import_module(node.module), alias.name, None)
+                if imported is None:
+                    imported = importlib.import_module(f"{node.module}.{alias.name}")
+                if inspect.ismodule(imported):
+                    modules[alias.asname or alias.name] = imported
+    stored = {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    used = {
+        (node.value.id, node.attr)
+        for node in found
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id not in stored
+    }
+    return [
+        f"{name}.{attribute} is not there"
+        for name, attribute in sorted(used)
+        if name in modules and not hasattr(modules[name], attribute)
+    ]
+
+
 def was_run_once_from_top_to_bottom(notebook: NotebookNode) -> list[str]:
     counts = [cell.execution_count for cell in code_cells(notebook)]
     if counts != list(range(1, len(counts) + 1)):
@@ -364,6 +391,7 @@ ANATOMY: list[Rule] = [
 HYGIENE: list[Rule] = [
     is_valid,
     is_plain_python,
+    uses_names_that_are_there,
     was_run_once_from_top_to_bottom,
     is_run_as_a_whole_by_nbval,
     stores_no_error_and_no_warning,
@@ -584,6 +612,7 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (is_valid, with_metadata(kernelspec={"name": "my-kernel", "display_name": "Mine"}), "kernel is not `python3`"),
     (is_valid, with_metadata(language_info={}), "no `language_info`"),
     (is_plain_python, replaced("import pandas", "%time import pandas"), "not plain Python"),
+    (uses_names_that_are_there, replaced("len([", "settings.NO_SUCH\nlen(["), "settings.NO_SUCH is not there"),
     (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, 2, None, 4, 5\]"),
     (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3, 4, 5\]"),
     (is_run_as_a_whole_by_nbval, replaced("NBVAL_CHECK_OUTPUT", "NBVAL_SKIP"), "NBVAL_SKIP hides a cell"),
