@@ -334,6 +334,13 @@ def uses_names_that_are_there(notebook: NotebookNode) -> list[str]:
     ]
 
 
+def has_the_source_that_it_prints_checked(notebook: NotebookNode) -> list[str]:
+    """Or readers would see a function as it was when the notebook was last run."""
+    printing = [cell for cell in code_cells(notebook) if "inspect.getsource(" in cell.source]
+    unchecked = [cell for cell in printing if "nbval-check-output" not in cell.metadata.get("tags", [])]
+    return [f"the tag nbval-check-output is missing: {cell.source[:60]!r}" for cell in unchecked]
+
+
 def was_run_once_from_top_to_bottom(notebook: NotebookNode) -> list[str]:
     counts = [cell.execution_count for cell in code_cells(notebook)]
     if counts != list(range(1, len(counts) + 1)):
@@ -392,6 +399,7 @@ HYGIENE: list[Rule] = [
     is_valid,
     is_plain_python,
     uses_names_that_are_there,
+    has_the_source_that_it_prints_checked,
     was_run_once_from_top_to_bottom,
     is_run_as_a_whole_by_nbval,
     stores_no_error_and_no_warning,
@@ -613,6 +621,11 @@ BREAKS: list[tuple[Rule, Callable[[NotebookNode], None], str]] = [
     (is_valid, with_metadata(language_info={}), "no `language_info`"),
     (is_plain_python, replaced("import pandas", "%time import pandas"), "not plain Python"),
     (uses_names_that_are_there, replaced("len([", "settings.NO_SUCH\nlen(["), "settings.NO_SUCH is not there"),
+    (
+        has_the_source_that_it_prints_checked,
+        replaced("len([", "inspect.getsource(len)\nlen(["),
+        "tag nbval-check-output",
+    ),
     (was_run_once_from_top_to_bottom, not_run, r"execution counts are \[1, 2, None, 4, 5\]"),
     (was_run_once_from_top_to_bottom, run_in_another_order, r"execution counts are \[2, 1, 3, 4, 5\]"),
     (is_run_as_a_whole_by_nbval, replaced("NBVAL_CHECK_OUTPUT", "NBVAL_SKIP"), "NBVAL_SKIP hides a cell"),
