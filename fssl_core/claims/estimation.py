@@ -272,6 +272,8 @@ class Cells:
         rows = frame.groupby([*self.by, *repeats], dropna=False, sort=False)[measured].mean().reset_index()
         place = pd.DataFrame({"cell": _numbers(rows, self.by)})
         self.index = rows.loc[~place["cell"].duplicated(), self.by].reset_index(drop=True)
+        # By column, a number for the level of each cell; what is missing is a level, too.
+        self._levels = {name: pd.factorize(self.index[name], use_na_sentinel=False)[0] for name in self.by}
         place = place.assign(runs=_numbers(rows, self.strata), stratum=_numbers(rows, self.evaluations))
         if not self.exact:  # without seeds nothing says which rows belong together
             place["seed"] = rows["seed"] if repeats else range(len(rows))
@@ -367,14 +369,15 @@ class Cells:
         Raises:
             NotRun: a side is missing, or the sides have no cells alike.
         """
-        first, second = (self.where(**levels).index for levels in (one, other))
-        shared = [name for name in self.by if name not in one and first[name].isin(second[name]).any()]
-        place = pd.Series(_numbers(self.index, shared), index=self.index.index)
-        common = set(place[first.index]) & set(place[second.index])
+        first, second = (self.where(**levels).index.index for levels in (one, other))
+        others = [name for name in self.by if name not in one]
+        shared = [name for name in others if {*self._levels[name][first]} & {*self._levels[name][second]}]
+        settings = [*zip(*(self._levels[name] for name in shared), strict=True)] or [()] * self.design.cells
+        common = {settings[cell] for cell in first} & {settings[cell] for cell in second}
         if not common:
             raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {', '.join(shared)}")
-        alike = place.isin(common)
-        return self._mean(first.index[alike[first.index]]) - self._mean(second.index[alike[second.index]])
+        first, second = ([cell for cell in side if settings[cell] in common] for side in (first, second))
+        return self._mean(first) - self._mean(second)
 
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
