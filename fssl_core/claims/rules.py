@@ -275,12 +275,13 @@ def _differences(
     cells: Cells, column: str, pairs: Sequence[tuple[Any, Any]], each: Sequence[str], **region: float
 ) -> list[Statement]:
     """Of each pair of levels the first less the second, in each part that has both; ``region`` as of :func:`within`."""
-    return [
-        _difference(part, column, one, other, where, **region)
-        for where, part in cells.each(*each)
-        for one, other in pairs
-        if {one, other} <= {*part.levels(column)}
-    ]
+    statements = []
+    for where, part in cells.each(*each):
+        have = {*part.levels(column)}
+        statements += [
+            _difference(part, column, one, other, where, **region) for one, other in pairs if {one, other} <= have
+        ]
+    return statements
 
 
 def _difference(part: Cells, column: str, one: Any, other: Any, where: str, **region: float) -> Statement:

@@ -7,11 +7,11 @@ own, in ``test_modules.py``.
 
 import ast
 import copy
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pydoc import locate
 
 import nbformat
 import pytest
@@ -315,12 +315,8 @@ def uses_names_that_are_there(notebook: NotebookNode) -> list[str]:
     modules = {}
     for node in found:
         if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "fssl_core":
-            for alias in node.names:
-                imported = getattr(importlib.import_module(node.module), alias.name, None)
-                if imported is None:
-                    imported = importlib.import_module(f"{node.module}.{alias.name}")
-                if inspect.ismodule(imported):
-                    modules[alias.asname or alias.name] = imported
+            imported = {alias.asname or alias.name: locate(f"{node.module}.{alias.name}") for alias in node.names}
+            modules |= {name: what for name, what in imported.items() if inspect.ismodule(what)}
     stored = {node.id for node in found if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     used = {
         (node.value.id, node.attr)
