@@ -69,32 +69,28 @@ class Estimate:
 class _Stratum:
     """The values of cells that vary alike between seeds, and the two variances."""
 
-    def __init__(self, values: pd.DataFrame) -> None:
-        """``values``: columns cell (from 0), seed, value; one row for each cell and seed."""
-        self.cells = values["cell"].nunique()
-        self.by_cell = values.groupby("cell")["value"]
-        self.means = self.by_cell.mean().to_numpy()
-        self.sizes = self.by_cell.size().to_numpy()
-        self.values = values
+    def __init__(self, cell: np.ndarray, seed: np.ndarray, value: np.ndarray) -> None:
+        """``[N]`` each, one for each cell and seed, which are numbered from 0."""
+        self.cell, self.seed, self.value = cell, seed, value
+        self.means, self.sizes = _means(cell, value), np.bincount(cell)
 
     @cached_property
     def _within(self) -> tuple[float, int]:
         """Variance between the seeds of a cell, over all cells, and its degrees of freedom."""
-        residuals = self.values["value"] - self.by_cell.transform("mean")
-        freedom = len(self.values) - self.cells
+        residuals = self.value - self.means[self.cell]
+        freedom = len(self.value) - len(self.sizes)
         return (float((residuals**2).sum() / freedom) if freedom else np.nan), freedom
 
     @cached_property
     def _two_way(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, int]:
         """Coefficients of cells and seeds, the inverse of X'X, the projection on its rows, variance and freedom."""
-        blocks, names = pd.factorize(self.values["seed"])
-        rows = np.arange(len(self.values))
-        design = np.zeros((len(rows), self.cells + len(names)))
-        design[rows, self.values["cell"]] = 1
-        design[rows, self.cells + blocks] = 1
+        rows, cells = np.arange(len(self.value)), len(self.sizes)
+        design = np.zeros((len(rows), cells + self.seed.max() + 1))
+        design[rows, self.cell] = 1
+        design[rows, cells + self.seed] = 1
         inverse = np.linalg.pinv(design.T @ design)
-        coefficients = inverse @ design.T @ self.values["value"].to_numpy()
-        residuals = self.values["value"].to_numpy() - design @ coefficients
+        coefficients = inverse @ design.T @ self.value
+        residuals = self.value - design @ coefficients
         freedom = len(rows) - int(np.linalg.matrix_rank(design))
         variance = float(residuals @ residuals / freedom) if freedom else np.nan
         return coefficients, inverse, inverse @ (design.T @ design), variance, freedom
@@ -106,7 +102,7 @@ class _Stratum:
             full = np.concatenate([weights, np.zeros(len(coefficients) - len(weights))])
             if np.allclose(projection @ full, full, atol=1e-8):  # else its cells share no seed, and are not paired
                 found = np.array([full @ coefficients, np.sqrt(variance * (full @ inverse @ full))])
-                rounding = 1e-12 * self.values["value"].abs().max()  # of least squares: runs that agree do so exactly
+                rounding = 1e-12 * np.abs(self.value).max()  # of least squares: runs that agree do so exactly
                 return Estimate(*np.where(np.abs(found) < rounding, 0.0, found).tolist(), freedom)
         return self._with_what_seeds_add(weights)
 
@@ -117,9 +113,9 @@ class _Stratum:
         (W² seeds / C + (Q − W² / C) noise) / S, where seeds and noise are the mean squares of the two-way analysis.
         """
         value, (within, freedom), (*_, noise, of_noise) = float(weights @ self.means), self._within, self._two_way
-        per_value = (weights / self.sizes)[self.values["cell"]]
+        per_value = (weights / self.sizes)[self.cell]
         own = float((per_value**2).sum())
-        common = float((self.values.assign(weight=per_value).groupby("seed")["weight"].sum() ** 2).sum())
+        common = float((np.bincount(self.seed, per_value) ** 2).sum())
         if not of_noise:  # a single cell, or cells without a seed in common: the two cannot be told apart
             return Estimate(value, float(np.sqrt(max(own, common) * within)), freedom)
         of_seeds = freedom - of_noise
@@ -140,24 +136,24 @@ def _welch_satterthwaite(variances: np.ndarray, freedoms: np.ndarray) -> tuple[f
 class _Design:
     """The values of all cells with their seeds, stratum by stratum."""
 
-    def __init__(self, values: pd.DataFrame, step: float = 0.0) -> None:
-        """``values``: columns cell, stratum, runs, seed, value; a row for each cell and seed. Without seed: exact.
+    def __init__(self, values: Mapping[str, np.ndarray], step: float = 0.0) -> None:
+        """``values``: cell, stratum, runs, seed, value; ``[N]`` each, one for each cell and seed. Without seed: exact.
 
-        Cells are numbered from 0; each lies in one stratum, and strata of the same ``runs`` are evaluations of these.
+        All but the values are numbered from 0; each cell lies in one stratum, and strata of the same ``runs`` are
+        evaluations of these.
         """
-        self.exact, self.step = "seed" not in values, step
-        self.cells = values["cell"].nunique()
-        by_cell = values.groupby("cell")
-        self.means, self.sizes = by_cell["value"].mean().to_numpy(), by_cell.size().to_numpy()
-        self.values = values
+        self.values, self.step, self.exact = values, step, "seed" not in values
+        self.means, self.sizes = _means(values["cell"], values["value"]), np.bincount(values["cell"])
 
     @cached_property
     def _strata(self) -> list[tuple[int, np.ndarray, _Stratum]]:
         """Of each stratum its runs, its cells, ascending, and itself, where they are numbered from 0."""
+        cell, runs, stratum, seed, value = (self.values[of] for of in ("cell", "runs", "stratum", "seed", "value"))
         strata = []
-        for (runs, _), rows in self.values.groupby(["runs", "stratum"]):
-            cells = np.unique(rows["cell"])
-            strata.append((runs, cells, _Stratum(rows.assign(cell=np.searchsorted(cells, rows["cell"])))))
+        for of_runs, number in sorted({*zip(runs.tolist(), stratum.tolist(), strict=True)}):
+            rows = (runs == of_runs) & (stratum == number)
+            (cells, own), (_, seeds) = (np.unique(column[rows], return_inverse=True) for column in (cell, seed))
+            strata.append((of_runs, cells, _Stratum(own, seeds, value[rows])))
         return strata
 
     def estimate(self, weights: np.ndarray) -> Estimate:
@@ -165,7 +161,7 @@ class _Design:
         used = np.flatnonzero(weights)
         if self.exact:
             return Estimate(float(weights @ self.means))
-        seeds = int(self.sizes[used].min(initial=len(self.values)))
+        seeds = int(self.sizes[used].min(initial=len(self.values["value"])))
         if seeds < 2:
             return Estimate(float(weights @ self.means), np.nan, np.nan, seeds)
         rounding = self.step / np.sqrt(12) * np.sqrt((weights[used] ** 2 / self.sizes[used]).sum())
@@ -185,7 +181,10 @@ class _Design:
     @cached_property
     def _by_seed(self) -> np.ndarray:
         """``[seeds, cells]``, nan where a cell lacks a seed."""
-        return self.values.pivot(index="seed", columns="cell", values="value").to_numpy()
+        seed = self.values["seed"]
+        table = np.full((seed.max() + 1, len(self.sizes)), np.nan)
+        table[seed, self.values["cell"]] = self.values["value"]
+        return table
 
     def _per_seed(self, weights: np.ndarray, used: np.ndarray) -> np.ndarray | None:
         """The contrast seed by seed; None where a cell has other seeds than another."""
@@ -239,9 +238,6 @@ class Cells:
         failing: methods of which the claim says that they fail, so that they need not have learned.
         strata: columns of ``by`` whose levels vary unequally between seeds.
         evaluations: such columns whose levels the same runs have.
-
-    Attributes:
-        index: the columns ``by``, a row a cell.
     """
 
     frame: pd.DataFrame
@@ -263,27 +259,29 @@ class Cells:
         self.by = [name for name in self.by if name in self.frame]
         self.frame = frame = self.frame.dropna(subset=self.value)
         repeats = [] if self.exact or "seed" not in frame else ["seed"]
-        measured = [self.value]
-        if self.accuracy is not None:
-            accuracies = frame.reindex(columns=[self.accuracy, "untrained", "chance"]).astype(float)
-            beaten = accuracies[["untrained", "chance"]].max(axis=1, skipna=False)
-            frame = frame.assign(_above=100 * (accuracies[self.accuracy] - beaten))
-            measured += ["_above"]
-        rows = frame.groupby([*self.by, *repeats], dropna=False, sort=False)[measured].mean().reset_index()
-        place = pd.DataFrame({"cell": _numbers(rows, self.by)})
-        self.index = rows.loc[~place["cell"].duplicated(), self.by].reset_index(drop=True)
-        # By column, a number for the level of each cell; what is missing is a level, too.
-        self._levels = {name: pd.factorize(self.index[name], use_na_sentinel=False)[0] for name in self.by}
-        place = place.assign(runs=_numbers(rows, self.strata), stratum=_numbers(rows, self.evaluations))
+        run = _numbers(frame, [*self.by, *repeats])  # evaluated more than once, at what tells no cells apart
+        rows = frame[~pd.Series(run, frame.index).duplicated()]
+        place = {"cell": _numbers(rows, self.by)}
+        index = rows[~pd.Series(place["cell"], rows.index).duplicated()]
+        # By column, a number for the level of each cell, and the levels; what is missing is a level, too.
+        self._levels = {name: pd.factorize(index[name], use_na_sentinel=False) for name in self.by}
+        self.cells = np.arange(len(index))
+        place |= {"runs": _numbers(rows, self.strata), "stratum": _numbers(rows, self.evaluations)}
         if not self.exact:  # without seeds nothing says which rows belong together
-            place["seed"] = rows["seed"] if repeats else range(len(rows))
-        self.design = _Design(place.assign(value=rows[self.value]), self.step)
+            place["seed"] = pd.factorize(rows["seed"], sort=True)[0] if repeats else np.arange(len(rows))
+        self.design = _Design(place | {"value": _means(run, frame[self.value].to_numpy(float))}, self.step)
         if self.accuracy is not None:
-            above = place.assign(value=rows["_above"]).dropna(subset="value")
-            number, self._with_baseline = pd.factorize(above["cell"])
-            self._points_above = _Design(above.assign(cell=number))
-            of_cell = self.index["method"].astype(str) if "method" in self.by else ["the model"] * len(self.index)
-            self._names = list(of_cell)
+            measured = frame.reindex(columns=[self.accuracy, "untrained", "chance"]).to_numpy(float)
+            above = _means(run, 100 * (measured[:, 0] - measured[:, 1:].max(axis=1)))
+            place = {name: numbers[~np.isnan(above)] for name, numbers in place.items()}
+            place["cell"], self._with_baseline = pd.factorize(place["cell"])
+            self._points_above = _Design(place | {"value": above[~np.isnan(above)]})
+            self._names = [*index["method"].astype(str)] if "method" in self.by else ["the model"] * len(index)
+
+    @property
+    def index(self) -> pd.DataFrame:
+        """The columns ``by``, a row a cell."""
+        return pd.DataFrame({name: levels.take(codes[self.cells]) for name, (codes, levels) in self._levels.items()})
 
     def doubt(self, cells: Iterable[int]) -> str:
         """Why the models of these cells decide nothing; empty where they may.
@@ -313,9 +311,10 @@ class Cells:
         Raises:
             NotRun: no level, or no run of any cell, has them all.
         """
-        frame = self.frame.merge(self.index)  # of a part only what is in it
+        index = self.index
+        frame = self.frame.merge(index)  # of a part only what is in it
         rest = [name for name in self.by if name not in columns]
-        parts = self.index[list(columns)].groupby(_numbers(self.index, rest))
+        parts = index[list(columns)].groupby(_numbers(index, rest))
         common = set.intersection(*(set(part.itertuples(index=False, name=None)) for _, part in parts))
         if not common:
             raise NotRun(f"no {', '.join(columns)} that all of them have")
@@ -333,27 +332,28 @@ class Cells:
         Raises:
             NotRun: there is none.
         """
-        mask = pd.Series(True, index=self.index.index)
+        mask = np.full(len(self.cells), True)
         for name, level in levels.items():
-            if name not in self.index:
+            if name not in self._levels:
                 raise NotRun(f"no {name} is recorded")
-            mask &= self.index[name].isin(listed(level))
+            codes, known = self._levels[name]
+            mask &= known.isin(listed(level))[codes[self.cells]]
         if not mask.any():
             raise NotRun(f"needs {in_words(levels)}")
-        return self._part(self.index[mask])
+        return self._part(self.cells[mask])
 
-    def _part(self, index: pd.DataFrame) -> "Cells":
+    def _part(self, cells: np.ndarray) -> "Cells":
         """These cells alone, over the same variances."""
         part = copy(self)
-        part.index = index
+        part.cells = cells
         return part
 
     def mean(self, **levels: Any) -> Quantity:
         """The mean of the cells at these levels, each with the same weight."""
-        return self._mean(self.where(**levels).index.index)
+        return self._mean(self.where(**levels).cells)
 
     def _mean(self, cells: Sequence[int]) -> Quantity:
-        weights = np.zeros(self.design.cells)
+        weights = np.zeros(len(self.design.sizes))
         weights[cells] = 1 / len(cells)
         return Quantity(self, weights)
 
@@ -369,10 +369,10 @@ class Cells:
         Raises:
             NotRun: a side is missing, or the sides have no cells alike.
         """
-        first, second = (self.where(**levels).index.index for levels in (one, other))
-        others = [name for name in self.by if name not in one]
-        shared = [name for name in others if {*self._levels[name][first]} & {*self._levels[name][second]}]
-        settings = [*zip(*(self._levels[name] for name in shared), strict=True)] or [()] * self.design.cells
+        first, second = (self.where(**levels).cells for levels in (one, other))
+        codes = {name: self._levels[name][0] for name in self.by if name not in one}
+        shared = {name: of for name, of in codes.items() if {*of[first]} & {*of[second]}}
+        settings = [*zip(*shared.values(), strict=True)] or [()] * len(self.design.sizes)
         common = {settings[cell] for cell in first} & {settings[cell] for cell in second}
         if not common:
             raise NotRun(f"needs {in_words(one)} and {in_words(other)} at the same {', '.join(shared)}")
@@ -381,27 +381,43 @@ class Cells:
 
     def levels(self, column: str) -> list:
         """What stands in a column, in ascending order where it can be sorted."""
-        levels = self.index[column].dropna().unique().tolist() if column in self.index else []
+        if column not in self._levels:
+            return []
+        codes, known = self._levels[column]
+        levels = known.take(pd.unique(codes[self.cells])).dropna().tolist()
         return sorted(levels) if all(isinstance(level, int | float) for level in levels) else levels
 
     def each(self, *columns: str) -> list[tuple[str, "Cells"]]:
         """The cells by these columns (those there are), with the name of each part; all together without columns."""
-        columns = [name for name in columns if name in self.by]
-        if not columns:
-            return [("", self)]
-        parts = []
-        for key, part in self.index.groupby(columns, dropna=False, sort=False):
-            name = ", ".join(level_in_words(column, level) for column, level in zip(columns, key, strict=True))
-            parts.append((name, self._part(part)))
-        return parts
+        known = {name: self._levels[name] for name in columns if name in self.by}
+        parts: dict[tuple[int, ...], list[int]] = {}
+        for cell in self.cells:
+            parts.setdefault(tuple(codes[cell] for codes, _ in known.values()), []).append(cell)
+        named = []
+        for key, cells in parts.items():
+            words = (
+                level_in_words(name, levels.tolist()[number])
+                for number, (name, (_, levels)) in zip(key, known.items(), strict=True)
+            )
+            named.append((", ".join(words), self._part(np.array(cells))))
+        return named
 
 
 def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
     """Of each row the number of what it has in those of the columns that there are, from 0 in order of appearance."""
-    known = [name for name in columns if name in rows]
-    if not known:
-        return np.zeros(len(rows), dtype=int)
-    return rows.groupby(known, dropna=False, sort=False).ngroup().to_numpy()
+    numbers = np.zeros(len(rows), dtype=int)
+    for name in columns:
+        if name in rows:
+            codes, levels = pd.factorize(rows[name], use_na_sentinel=False)
+            numbers = pd.factorize(numbers * len(levels) + codes)[0]
+    return numbers
+
+
+def _means(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Of each group, numbered from 0, the mean of its values that are known; nan where none is."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(groups, np.where(known, values, 0)) / np.bincount(groups, known)
 
 
 def level_in_words(column: str, level: Any) -> str:
