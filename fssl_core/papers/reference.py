@@ -12,7 +12,6 @@ import yaml
 from fssl_core.errors import SettingError
 from fssl_core.settings import check_choice
 
-KINDS = ("ordering", "magnitude", "exact", "qualitative")
 COMPUTE = ("analytic", "table_arithmetic", "untrained", "toy", "training")
 
 
@@ -35,7 +34,6 @@ class Claim:
         claim: the statement.
         check: what decides it.
         settings: the settings it is about.
-        kind: one of :data:`KINDS`.
         compute: what a verdict needs, one of :data:`COMPUTE`.
         source_check: what checking it against formulas, tables or the authors' code showed.
     """
@@ -45,7 +43,6 @@ class Claim:
     claim: str
     check: str
     settings: Mapping[str, Any] = field(hash=False)
-    kind: str
     compute: str
     source_check: str = ""
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from fssl_core.errors import DataError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 
-CLAIM = Claim("ldawa-test", "table9", "A is ahead.", "acc(A) > acc(FedAvg)", {}, "ordering", "training")
+CLAIM = Claim("ldawa-test", "table9", "A is ahead.", "acc(A) > acc(FedAvg)", {}, "training")
 
 
 def cells(frame):
@@ -75,13 +76,13 @@ def test_a_claim_on_other_methods_has_one_reading(check):
 
 def test_exact_evidence_has_one_reading_and_is_judged_at_smoke(check):
     check(lambda frame: fact("rows", len(frame), 6, 6), lambda frame: frame, None)
-    claim = Claim(*list(vars(CLAIM).values())[:6], "toy")
+    claim = replace(CLAIM, compute="toy")
     (verdict,) = verdicts(runs(LDAWA=1, LDAWA_after_FedAvg=2), "smoke", claim)
     assert (verdict.ours, verdict.evidence, verdict.paper_consistent) == ("reproduced", "exact", None)
 
 
 def test_a_benchmark_is_not_judged_on_the_tiny_models_of_smoke(check, monkeypatch):
-    claim = Claim(*list(vars(CLAIM).values())[:6], "toy")
+    claim = replace(CLAIM, compute="toy")
     rule = judge.Check(lambda frame: fact("rows", len(frame), 6, 6), lambda frame: frame, None, smoke=False)
     monkeypatch.setitem(judge.CHECKS, CLAIM.id, rule)
     found = [verdicts(runs(LDAWA=1, FedAvg=2), profile, claim)[0] for profile in ("smoke", "laptop")]
