@@ -147,15 +147,15 @@ def _balance(results: pd.DataFrame) -> Outcome:
 
 @claim("mfcl-fig7-partitions")
 def classes_of_a_client(results: pd.DataFrame) -> Outcome:
-    """A partition's number is the median of its clients."""
-    rows = results.dropna(subset="xi")
-    sizes = rows.groupby(["xi", "seed", "client"])["images"].transform("sum")
-    held = rows[(rows["images"] >= 0.01 * sizes) & (rows["images"] > 0)]
-    classes = held.groupby(["xi", "seed", "client"]).size().groupby(["xi", "seed"]).median()
-    cells = Cells(classes.rename("classes").reset_index(), "classes", ["xi"], unit="classes")
+    """The paper does not say what stands for a partition's clients: their median and their mean are both asked."""
+    classes = results.groupby(["xi", "seed"])["classes"].agg(["median", "mean"]).reset_index()
     regions = {0.01: (1.5, 2.5), 0.1: (3.5, 5.5), HOMOGENEOUS: (9.5, 10)}
-    medians = [within(cells, cells.mean(xi=xi), f"median client, xi {xi:g}", *region) for xi, region in regions.items()]
-    return every([*medians, ordered(cells, "xi")])
+    answers = []
+    for of in ("median", "mean"):
+        cells = Cells(classes, of, ["xi"], unit="classes")
+        as_stated = [within(cells, cells.mean(xi=xi), f"{of} client, xi {xi:g}", *regions[xi]) for xi in regions]
+        answers.append(every([*as_stated, ordered(cells, "xi")]))
+    return agreed(answers)
 
 
 # ---------------------------------------------------------------------------------------------- exact: what clients pay

@@ -21,6 +21,7 @@ from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
 from fssl_core.jupyter import METADATA
 from fssl_core.notices import TRANSIENT, say
+from fssl_core.papers.records import seeds_in_words
 from fssl_core.paths import PROFILES, project_root
 from fssl_core.settings import check_range
 
@@ -196,8 +197,7 @@ def fill_recorded(stored: NotebookNode, notebook: Notebook) -> None:
 
 
 def _recorded_row(record: dict[str, Any]) -> str:
-    seeds = record.get("seeds", "")
-    seeds = ", ".join(map(str, seeds)) if isinstance(seeds, list) else seeds
+    seeds = seeds_in_words(record.get("seeds", []))
     seconds = f"{record['seconds']:.0f}" if "seconds" in record else ""
     return f"| {record['profile']} | {', '.join(record.get('devices', ()))} | {seconds} | {seeds} |"
 

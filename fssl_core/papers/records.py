@@ -36,6 +36,13 @@ def about_record(artifact: str, profile: str) -> dict[str, Any] | None:
         return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """``"0, 1, 2"``; of more than five that follow each other ``"0 to 9"``."""
+    if len(seeds) > 5 and [*seeds] == [*range(seeds[0], seeds[0] + len(seeds))]:
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
 def recorded_results(artifact: str, profile: str) -> "pd.DataFrame":
     """The results of a record, in rows as its notebook has them.
 

@@ -54,7 +54,7 @@ def recorded(artifact: str, profile: str) -> pd.DataFrame:
     """
     check_choice("profile", profile, recorded_profiles(artifact))
     about, frame = records.about_record(artifact, profile), records.recorded_results(artifact, profile)
-    seeds = f"seeds {', '.join(map(str, about['seeds']))}" if about.get("seeds") else ""
+    seeds = f"seeds {records.seeds_in_words(about['seeds'])}" if about.get("seeds") else ""
     frame.attrs["subtitle"] = " · ".join(filter(None, [f"profile {profile}", about.get("data", ""), seeds]))
     return frame
 

@@ -40,3 +40,17 @@ def test_a_record_of_another_form_is_named(folder):
 def test_results_that_are_not_there_are_named(folder):
     with pytest.raises(FsslError, match=r"figures/ldawa/fig1\.laptop\.csv is missing: open the notebook in a clone"):
         records.recorded_results("ldawa/fig1", "laptop")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ([], ""),
+        ([42], "42"),
+        ([0, 1, 2, 3, 4], "0, 1, 2, 3, 4"),
+        ([3, 4, 5, 6, 7, 8], "3 to 8"),
+        ([0, 1, 2, 3, 4, 6], "0, 1, 2, 3, 4, 6"),
+    ],
+)
+def test_many_seeds_in_a_row_are_named_by_the_first_and_the_last(seeds, words):
+    assert records.seeds_in_words(seeds) == words
