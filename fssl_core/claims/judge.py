@@ -245,7 +245,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     reason = ""
     if answer is None:
         few = "one seed" if deciding.estimate.seeds == 1 else "too few seeds in common"
-        open_answer = "what can be meant disagrees" if low == high else "both answers are possible"
+        open_answer = "both answers are possible" if deciding.answer(level) is None else "what can be meant disagrees"
         reason = doubt or (f"{few}, no interval" if isnan(low) else open_answer)
     return {
         "ours": _OURS[answer],

@@ -9,7 +9,7 @@ import pytest
 
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Cells
-from fssl_core.claims.rules import ahead, fact
+from fssl_core.claims.rules import agreed, ahead, fact
 from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, shown, table
 from fssl_core.errors import DataError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
@@ -88,6 +88,15 @@ def test_a_benchmark_is_not_judged_on_the_tiny_models_of_smoke(check, monkeypatc
     found = [verdicts(runs(LDAWA=1, FedAvg=2), profile, claim)[0] for profile in ("smoke", "laptop")]
     assert [verdict.ours for verdict in found] == ["not run", "reproduced"]
     assert found[0].reason == "needs a real model: laptop or above"
+
+
+@pytest.mark.parametrize(
+    ("leads", "reason"), [((0, 2), "what can be meant disagrees"), ((0, 1), "both answers are possible")]
+)
+def test_what_is_sure_by_each_measure_and_not_by_all_is_told_from_what_is_not_sure(check, leads, reason):
+    check(lambda part: agreed(ahead(part, "L-DAWA", "FedAvg", by=lead) for lead in leads))
+    (verdict,) = verdicts(runs(LDAWA=51.0, FedAvg=50.0))
+    assert (verdict.ours, verdict.reason) == ("inconclusive", reason)
 
 
 @pytest.mark.parametrize(
