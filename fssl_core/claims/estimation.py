@@ -420,6 +420,11 @@ def _means(groups: np.ndarray, values: np.ndarray) -> np.ndarray:
         return np.bincount(groups, np.where(known, values, 0)) / np.bincount(groups, known)
 
 
+def rounded(value: float) -> float:
+    """To nine digits: the same for numbers that differ in their last bits alone, which are the machine's."""
+    return float(f"{value:.9g}")
+
+
 def level_in_words(column: str, level: Any) -> str:
     """``"SimCLR"``, but ``"cut 3"``: a number needs its name."""
     if isinstance(level, str):

@@ -15,7 +15,7 @@ from itertools import pairwise, product
 from math import inf, isnan, nan
 from typing import Any
 
-from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity, level_in_words, listed
+from fssl_core.claims.estimation import LEVEL, Cells, Estimate, NotRun, Quantity, level_in_words, listed, rounded
 
 Answer = bool | None
 
@@ -114,9 +114,9 @@ class Joined:
 
 
 def _rounded_slack(part: "Statement | Joined") -> float:
-    """Equal for equal numbers, whose last bits are the machine's; what is unknown decides last."""
+    """What is unknown decides last."""
     slack = part.slack()
-    return inf if isnan(slack) else float(f"{slack:.9g}")
+    return inf if isnan(slack) else rounded(slack)
 
 
 def weakest(parts: "Iterable[Statement | Joined]") -> "Statement | Joined":

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fssl_core.claims.estimation import LEVEL
+from fssl_core.claims.estimation import LEVEL, rounded
 
 OURS = ("reproduced", "contradicted", "inconclusive", "not run")
 EVIDENCE = ("exact", "trained")
@@ -72,6 +72,7 @@ class Verdict:
 
 def shown(value: float, unit: str) -> str:
     """A number for readers: ``"+1.20 points"``, ``"11"``, ``"3.1e+08 bytes"``."""
+    value = rounded(value)
     if unit == "points":
         return f"{value:+.2f} points"
     text = f"{value:.0f}" if abs(value) < 1e6 and value == round(value) else f"{value:.4g}"
@@ -84,7 +85,7 @@ def number_with_interval(verdict: Verdict) -> str:
     if low is not None and high is not None and isfinite(low) and low < high:
         form = "+.2f" if verdict.unit == "points" else ".4g"
         level = "" if verdict.level == LEVEL else f" at {100 * verdict.level:.4g} %"
-        text += f" [{low:{form}}, {high:{form}}{level}]"
+        text += f" [{rounded(low):{form}}, {rounded(high):{form}}{level}]"
     return text
 
 

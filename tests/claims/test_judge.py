@@ -140,6 +140,10 @@ def test_seeds_that_hardly_overlap_give_no_interval_and_are_not_called_one_seed(
     assert (verdict.ours, verdict.reason) == ("inconclusive", "too few seeds in common, no interval")
 
 
+def test_a_number_on_the_edge_of_its_last_digit_is_shown_alike_on_every_machine():
+    assert {shown(value, "points") for value in (3.7650000000000006, 3.7649999999999864)} == {"+3.77 points"}
+
+
 def test_a_ratio_to_nothing_can_be_shown():
     assert (shown(float("inf"), ""), shown(float("inf"), "points")) == ("inf", "+inf points")
 
