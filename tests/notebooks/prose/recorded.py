@@ -64,7 +64,8 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
     """A table of all runs of a kind that are kept with a paper's records, with key and settings of the run in each row.
 
     ``table`` is one that runs write, or what they have once, ``summary`` or ``provenance``, as a row each. A setting
-    within settings is a column such as ``objective.name``; a column of the table hides a setting of the same name.
+    within settings is a column such as ``objective.name``; a column of the table hides a setting of the same name. Runs
+    that are kept without the table are left out.
     """
     tables = []
     with opened(records_root() / paper / f"runs.{profile}.zip", Path(gettempdir())) as archive:
@@ -76,8 +77,10 @@ def kept(paper: str, kind: str, table: str = "metrics", profile: str = "laptop")
             if f"{key}/{table}.csv" in files:
                 with archive.open(f"{key}/{table}.csv") as file:
                     own = pd.read_csv(file)
-            else:
+            elif f"{key}/{table}.json" in files:
                 own = pd.json_normalize(json.loads(archive.read(f"{key}/{table}.json")))
+            else:
+                continue
             made_by = pd.DataFrame([{"key": key} | flat(stored["settings"])] * len(own))
             tables.append(own.join(made_by[made_by.columns.difference(own.columns, sort=False)]))
     return pd.concat(tables, ignore_index=True)
