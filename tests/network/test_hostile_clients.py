@@ -193,8 +193,9 @@ def test_what_is_due_of_a_client_is_allowed_however_early_it_speaks(monkeypatch)
 @linux
 def test_a_stranger_cannot_send_a_message_without_end():
     with Peers("tcp://127.0.0.1:*", 20) as peers, connected(port_of(peers.address)) as stranger:
-        sent = bytes_until_cut(shaken(stranger, b"DEALER"), most=1 << 30)
+        sent = bytes_until_cut(shaken(stranger, b"DEALER"), most=1 << 30, patience=2)
         assert sent < 1 << 30
+        assert len(peers._meter.cut) == 1  # not just left waiting
         assert peers.next([]) is None
 
 
