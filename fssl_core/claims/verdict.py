@@ -90,13 +90,26 @@ def number_with_interval(verdict: Verdict) -> str:
 
 
 def in_words(verdict: Verdict) -> str:
-    """What decides a verdict: ``"L-DAWA − FedAvg: +1.20 points [+0.40, +2.00], 3 seeds"``, or why nothing does."""
+    """What decides a verdict: ``"L-DAWA − FedAvg: +1.20 points [+0.40, +2.00], 3 seeds"``, or why nothing does.
+
+    What is claimed of the quantity is said, too, where that is not just that it is above zero.
+    """
     if verdict.estimate is None:
         return verdict.reason
     text = f"{verdict.quantity}: {number_with_interval(verdict)}"
     if verdict.seeds:
         text += f", {verdict.seeds} seed{'s' * (verdict.seeds > 1)}"
-    return f"{text}; {verdict.reason}" if verdict.reason else text
+    return "; ".join(filter(None, (text, _claimed(verdict.above, verdict.below), verdict.reason)))
+
+
+def _claimed(low: float, high: float) -> str:
+    """``"claimed: 1.5 to 2.5"``, ``"claimed: -0.4 or more"``; empty for what is above zero."""
+    lowest, highest = shown(low, ""), shown(high, "")
+    if low == high:
+        return f"claimed: {lowest}"
+    if isfinite(high):
+        return f"claimed: {lowest} to {highest}" if isfinite(low) else f"claimed: {highest} or less"
+    return f"claimed: {lowest} or more" if isfinite(low) and low else ""
 
 
 def paper_in_words(verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from fssl_core.claims import judge
 from fssl_core.claims.estimation import Cells
-from fssl_core.claims.rules import agreed, ahead, fact
+from fssl_core.claims.rules import agreed, ahead, fact, within
 from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, shown, table
 from fssl_core.errors import DataError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
@@ -163,6 +163,23 @@ def test_a_claim_has_one_check(check):
 def test_every_claim_has_a_check_and_no_check_lacks_a_claim(key):
     known = {claim.id for claim in paper_claims(key)}
     assert {id for id in judge._checks(key) if id.startswith(f"{key}-")} == known
+
+
+@pytest.mark.parametrize(
+    ("region", "claimed"),
+    [
+        ({"low": 0.0, "strict": True}, ""),
+        ({"low": -0.4}, "claimed: -0.4 or more; "),
+        ({"high": 0.0}, "claimed: 0 or less; "),
+        ({"low": -3, "high": 3}, "claimed: -3 to 3; "),
+        ({"low": 0, "high": 1.5}, "claimed: 0 to 1.5; "),
+        ({"low": 38976, "high": 38976}, "claimed: 38976; "),
+    ],
+)
+def test_what_is_claimed_is_said_where_it_is_not_just_above_zero(check, region, claimed):
+    check(lambda part: within(part, part.mean(method="L-DAWA") - part.mean(method="FedAvg"), "lead", **region))
+    (verdict,) = verdicts(runs(LDAWA=54.0, FedAvg=50.0).assign(untrained=0.9))
+    assert in_words(verdict).endswith(f"], 3 seeds; {claimed}L-DAWA is not shown to have learned")
 
 
 def test_words_and_data(check):
