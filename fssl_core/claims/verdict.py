@@ -102,8 +102,10 @@ def in_words(verdict: Verdict) -> str:
     return "; ".join(filter(None, (text, _claimed(verdict.above, verdict.below), verdict.reason)))
 
 
-def _claimed(low: float, high: float) -> str:
-    """``"claimed: 1.5 to 2.5"``, ``"claimed: -0.4 or more"``; empty for what is above zero."""
+def _claimed(low: float | None, high: float | None) -> str:
+    """``"claimed: 1.5 to 2.5"``, ``"claimed: -0.4 or more"``; empty for what is above zero, and where nothing is."""
+    if low is None or high is None:
+        return ""
     lowest, highest = shown(low, ""), shown(high, "")
     if low == high:
         return f"claimed: {lowest}"
