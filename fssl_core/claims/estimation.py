@@ -260,9 +260,9 @@ class Cells:
         self.frame = frame = self.frame.dropna(subset=self.value)
         repeats = [] if self.exact or "seed" not in frame else ["seed"]
         run = _numbers(frame, [*self.by, *repeats])  # evaluated more than once, at what tells no cells apart
-        rows = frame[~pd.Series(run, frame.index).duplicated()]
+        rows = _firsts(frame, run)
         place = {"cell": _numbers(rows, self.by)}
-        index = rows[~pd.Series(place["cell"], rows.index).duplicated()]
+        index = _firsts(rows, place["cell"])
         # By column, a number for the level of each cell, and the levels; what is missing is a level, too.
         self._levels = {name: pd.factorize(index[name], use_na_sentinel=False) for name in self.by}
         self.cells = np.arange(len(index))
@@ -389,18 +389,15 @@ class Cells:
 
     def each(self, *columns: str) -> list[tuple[str, "Cells"]]:
         """The cells by these columns (those there are), with the name of each part; all together without columns."""
-        known = {name: self._levels[name] for name in columns if name in self.by}
+        known = [(name, *self._levels[name]) for name in columns if name in self.by]
+        words = [[level_in_words(name, level) for level in levels.tolist()] for name, _, levels in known]
         parts: dict[tuple[int, ...], list[int]] = {}
         for cell in self.cells:
-            parts.setdefault(tuple(codes[cell] for codes, _ in known.values()), []).append(cell)
-        named = []
-        for key, cells in parts.items():
-            words = (
-                level_in_words(name, levels.tolist()[number])
-                for number, (name, (_, levels)) in zip(key, known.items(), strict=True)
-            )
-            named.append((", ".join(words), self._part(np.array(cells))))
-        return named
+            parts.setdefault(tuple(codes[cell] for _, codes, _ in known), []).append(cell)
+        return [
+            (", ".join(of[number] for of, number in zip(words, key, strict=True)), self._part(np.array(cells)))
+            for key, cells in parts.items()
+        ]
 
 
 def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
@@ -411,6 +408,11 @@ def _numbers(rows: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
             codes, levels = pd.factorize(rows[name], use_na_sentinel=False)
             numbers = pd.factorize(numbers * len(levels) + codes)[0]
     return numbers
+
+
+def _firsts(rows: pd.DataFrame, numbers: np.ndarray) -> pd.DataFrame:
+    """The first row of each number, from 0 on."""
+    return rows.iloc[np.unique(numbers, return_index=True)[1]]
 
 
 def _means(groups: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import pandas as pd
@@ -51,8 +51,8 @@ class Verdict:
     high: float | None = None
     level: float = LEVEL
     unit: str = ""
-    above: float | None = None
-    below: float | None = None
+    above: float = -inf
+    below: float = inf
     printed: float | None = None
     reading: str = AS_PRINTED
     reason: str = ""
@@ -102,10 +102,8 @@ def in_words(verdict: Verdict) -> str:
     return "; ".join(filter(None, (text, _claimed(verdict.above, verdict.below), verdict.reason)))
 
 
-def _claimed(low: float | None, high: float | None) -> str:
+def _claimed(low: float, high: float) -> str:
     """``"claimed: 1.5 to 2.5"``, ``"claimed: -0.4 or more"``; empty for what is above zero, and where nothing is."""
-    if low is None or high is None:
-        return ""
     lowest, highest = shown(low, ""), shown(high, "")
     if low == high:
         return f"claimed: {lowest}"

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import isfinite
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
 
 
 def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
-    low, high = (bound if bound is not None else edge for bound, edge in ((verdict.above, -inf), (verdict.below, inf)))
+    low, high = verdict.above, verdict.below
     bound = low if isfinite(low) else high
     sign = 1.0 if isfinite(low) or not isfinite(high) else -1.0
     bound = bound if isfinite(bound) else verdict.estimate
