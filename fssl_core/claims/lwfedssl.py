@@ -560,8 +560,8 @@ def alignment(runs: Runs) -> Outcome:
     cells = runs.mean(add_on=["none", proximal, representation], method=STAGED)
     layerwise, progressive = (cells.where(method=method) for method in STAGED)
     parts = [
-        across(cells, "add_on", "none", proximal, high=0.0, each=["method"]),
-        across(layerwise, "add_on", "none", representation, high=0.0, each=["method"]),
+        across(cells, "add_on", "none", proximal, high=MATCH, each=["method"]),
+        across(layerwise, "add_on", "none", representation, high=MATCH, each=["method"]),
         across(progressive, "add_on", "none", representation, low=0.0, each=["method"]),
     ]
     for method, ratio in ((LAYERWISE, 2.29), (PROGRESSIVE, 1.56)):

@@ -99,7 +99,7 @@ def winners(one: str, five: str, ten: str) -> list[dict]:
 
 FULL, LEAST = {"label_fraction": 1.0}, {"label_fraction": 0.01}
 TREND = {0.1: 60, 0.2: 70, 0.4: 65, 0.6: 66}
-AVERAGED = {0.1: 40, 0.2: 45, 0.4: 50, 0.6: 48}
+AVERAGED = {0.1: 40, 0.2: 55, 0.4: 50, 0.6: 48}
 OWN = {"FedAvg": 50, "Loss": 60, "FedU": 70}
 COMBINED_BETTER = OWN | {COMBINED[name]: value + 5 for name, value in OWN.items()}
 
@@ -146,7 +146,7 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "table4-weak-trend": (both(alphas(TREND, AVERAGED)), alphas(TREND | {0.4: 72}, AVERAGED)),
     "table5-tiny-imagenet-gains": (tiny(TINY), tiny(TINY | {10: 1})),
     "table6-cross-device-gains": (whole(ACROSS_DEVICES), whole(ACROSS_DEVICES | {("cifar10", "SimCLR"): -1})),
-    "table7-transfer-gains": (transfer({"L-DAWA": 54.5, "FedAvg": 50}), transfer({"L-DAWA": 51, "FedAvg": 50})),
+    "table7-transfer-gains": (transfer(OWN | {"L-DAWA": 74.5}), transfer(OWN | {"L-DAWA": 71})),
     "table7-variants-boost": (
         at(COMBINED_BETTER, eval_dataset="digits"),
         at(COMBINED_BETTER | {"L-DAWA_FedU": 69}, eval_dataset="digits"),
@@ -255,7 +255,7 @@ def of_runs(values: dict[tuple[str, str], float], column: str, seeds: int = 3, a
     [
         ("fig2-wider-basin", "circle_loss_increase", "SimCLR", 1.0, 0.8, 1.2),
         ("fig2-shorter-path-simclr", "path_ratio", "SimCLR", 1.5, 1.2, 1.7),
-        ("fig2-less-oscillation-barlow", "late_turning_degrees", "Barlow Twins", 5.0, 2.0, 3.0),  # much less: half
+        ("fig2-less-oscillation-barlow", "late_turning_degrees", "Barlow Twins", 5.0, 2.0, 6.0),
     ],
 )
 def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_method, fedavg, better, worse):
@@ -409,11 +409,12 @@ def test_properties_decide_exactly(name, results, expected):
 # --------------------------------------------------------------------------------------------------- the paper's tables
 
 INCONSISTENT = {"table2-headline-semi": -0.09, "table2-all-settings": -0.43, "table2-variant-ranking": -0.32}
+INCONSISTENT |= {"table4-weak-trend": -0.72, "table7-transfer-gains": 5.13}
 UNPRINTED = {name for name in CLAIMS if name.startswith("fig")} | {"sec32-no-metadata", "eq-identical-clients"}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_printed_numbers_satisfy_all_claims_but_three(name):
+def test_printed_numbers_satisfy_all_claims_but_five(name):
     (verdict,) = verdicts(name, pd.DataFrame(), "")
     assert verdict.ours == "not run"
     assert verdict.paper_consistent is (None if name in UNPRINTED else name not in INCONSISTENT)

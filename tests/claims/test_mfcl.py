@@ -44,6 +44,7 @@ def runs(cells: list[dict], seeds: int = 3, noise: float = 0.1, untrained: float
 
 RIVALS = {"FedAvg": 60, "FSL": 50, "FedEMA": 70, GROUP: 75, BATCH: 40}
 RIVALS |= dict.fromkeys(["FedProx", "MOON", "FedSimCLR", "Orchestra", "FedU", "FeatARC"], 55)
+UNLABELLED = dict.fromkeys(["FedSimCLR", "Orchestra", "FedEMA", "FedU", "FeatARC"], 70)
 CUTS = dict(enumerate([59, 84, 82, 74, 61, 52, 47], start=1))
 PROTECTED = ((0, 0), (1, 0), (0, 1), (1, 1))
 
@@ -83,7 +84,7 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "table2-norm-order": (severe({BATCH: 50, GROUP: 60, TWIN: 70}), severe({BATCH: 50, GROUP: 70, TWIN: 60})),
     "table2-bn-recovers": (at({BATCH: 80, GROUP: 70, TWIN: 75}, xi=200), at({BATCH: 72, GROUP: 70, TWIN: 75}, xi=200)),
     "table2-supervised-wins-homogeneous": (
-        at({"FedAvg": 90, "FedProx": 90, "MOON": 86, TWIN: 80}, xi=200),
+        at(UNLABELLED | {"FedAvg": 90, "FedProx": 90, "MOON": 86, TWIN: 80}, xi=200),
         at({"FedAvg": 78, "MOON": 75, TWIN: 80}, xi=200),
     ),
     "table2-stability": (
@@ -106,14 +107,17 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     ),
     "table5-tn-in-fedsimclr": (
         severe({"FedSimCLR(BN)": 60, "FedSimCLR(GN)": 65, "FedSimCLR(TN)": 70, TWIN: 80}),
-        severe({"FedSimCLR(BN)": 60, "FedSimCLR(GN)": 65, "FedSimCLR(TN)": 63, TWIN: 80}),
+        severe({"FedSimCLR(BN)": 60, "FedSimCLR(GN)": 55, "FedSimCLR(TN)": 57, TWIN: 80}),
     ),
     "table6-privacy-cost": (protected(84, 84, 82.3, 82.3), protected(84, 84, 84, 84)),
     "table7-fedema-setting": (
         at({TWIN: 80, "FedEMA": 70}) + at({TWIN: 50, "FedEMA": 50}, "cifar100"),
         at({TWIN: 80, "FedEMA": 70}) + at({TWIN: 55, "FedEMA": 50}, "cifar100"),
     ),
-    "table16-batch-size": (along("K", {8: 60, 16: 60, 64: 60}), along("K", {8: 60, 16: 60, 64: 63})),
+    "table16-batch-size": (
+        along("K", {8: 60, 16: 60, 64: 60}),
+        along("K", {8: 60, 16: 60, 64: 63}),
+    ),  # a small one that is better is no harm
     "table17-group-size": (
         sizes({2: 70, 4: 72, 8: 75, 64: 71}, {2: 60, 4: 61, 8: 62, 64: 60}),
         sizes({2: 70, 4: 72, 8: 75, 64: 77}, {2: 60, 4: 61, 8: 62, 64: 60}),
@@ -161,6 +165,7 @@ def test_a_stated_size_waits_for_the_papers_scale(name):
         ("table5-tn-in-fedsimclr", severe({"FedSimCLR(BN)": 60, "FedSimCLR(GN)": 65, "FedSimCLR(TN)": 70, TWIN: 68})),
         ("fig8a-client-loss-homogeneous", shares(200, {BATCH: 70, TWIN: 75}, {BATCH: 50, TWIN: 60})),
         ("table6-privacy-cost", protected(84, 82, 82.3, 82.3)),
+        ("table2-supervised-wins-homogeneous", at({"FedAvg": 78, "FedEMA": 85, TWIN: 70}, xi=200)),
     ],
 )
 def test_every_part_of_a_claim_can_contradict_it(name, cells):
@@ -410,6 +415,7 @@ def test_fedemas_traffic_has_to_be_lower_for_both_backbones():
 EXPECTED = {  # of closed forms and identities at the paper's sizes
     "table3-alpha-vs-fedsimclr": "contradicted",  # by ResNet-50, 0.112: the cell needs other sizes
     "table3-alpha-vs-fedema": "contradicted",
+    "table3-alpha-below-end-to-end": "contradicted",  # by FedEMA with ResNet-18, of which 5.7 says the opposite
     "table3-frequency": "reproduced",
     "table3-memory-compute": "inconclusive",  # of an epoch with ResNet-50 a quarter, of all rounds a hundredth
     "table15-vgg": "reproduced",
@@ -421,7 +427,7 @@ EXPECTED = {  # of closed forms and identities at the paper's sizes
 
 
 def test_a_rival_far_behind_the_method_that_it_adds_to_decides_nothing():
-    rows = at({"FedAvg": 90, "FedProx": 90, "MOON": 40, TWIN: 80}, xi=200)
+    rows = at(UNLABELLED | {"FedAvg": 90, "FedProx": 90, "MOON": 40, TWIN: 80}, xi=200)
     (found,) = verdicts("table2-supervised-wins-homogeneous", runs(rows))
     assert (found.ours, found.reason) == ("inconclusive", "needs a MOON that learns as FedAvg does")
     rows = at({"FedAvg": 70, "FedProx": 90, "MOON": 40, TWIN: 80}, xi=200)  # FedAvg itself is behind
@@ -454,18 +460,19 @@ PRINTED = {
     name for name in CLAIMS if name.startswith(("table1", "table2", "table3", "table4", "table5", "table6", "table7"))
 }
 PRINTED = PRINTED - {"table18-code-vs-equation"} | {"headline-84"}
-INCONSISTENT = {"table2-best-at-01": -9.1, "table3-alpha-vs-fedema": 8.8}
+INCONSISTENT = {"table2-best-at-01": -9.1, "table3-alpha-vs-fedema": 8.8, "table3-alpha-below-end-to-end": 1.19}
+INCONSISTENT |= {"table2-bn-recovers": -12.7, "table2-supervised-wins-homogeneous": -6.8}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_printed_numbers_satisfy_all_claims_but_two(name):
+def test_printed_numbers_satisfy_all_claims_but_five(name):
     (verdict,) = verdicts(name, pd.DataFrame(), "")
     assert verdict.ours == "not run"
     assert verdict.paper_consistent is (name not in INCONSISTENT if name in PRINTED else None)
     if name in INCONSISTENT:
         assert verdict.printed == pytest.approx(INCONSISTENT[name], abs=0.05)
     if said := CLAIMS[name].source_check:
-        assert said.startswith("true") is verdict.paper_consistent or name == "table3-alpha-vs-fedema"
+        assert said.startswith("true") is verdict.paper_consistent or "; true" in said or "; false" in said
 
 
 def test_every_claim_has_been_tried():
