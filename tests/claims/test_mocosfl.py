@@ -206,6 +206,9 @@ def test_what_was_not_run_is_named():
     rows = few_labels(both_cuts(0.7, 0.65), [5, 20])
     found = verdict("table4-20-clients-dip", runs("semi_supervised_accuracy", rows))
     assert (found.ours, found.reason) == ("not run", "needs clients 100")
+    one_cut = [cell for cell in probes(both_cuts(0.7, 0.68), "clients", [100, 1000]) if cell["cut_layer"] == 1]
+    found = verdict("table2-divergence-direction", runs("linear_probe_accuracy", one_cut))
+    assert (found.ours, found.reason) == ("inconclusive", "needs MocoSFL-3")
 
 
 # ------------------------------------------------------------------------------------------------------ exact evidence
