@@ -88,8 +88,9 @@ def split_settings(
     """Split federated training at a profile, with batch and sampling that suit the number of clients.
 
     The server's batch stays at 100 images (MocoSFL's automatic rule, :func:`auto_adjust`); at ``smoke`` and
-    ``laptop`` the clients' learning rate is the server's times the number of clients in an epoch. At ``gpu`` and
-    ``paper`` data and architecture decide what else the paper sets.
+    ``laptop`` the clients' learning rate is the server's times the number of clients in an epoch. With fewer clients in
+    an epoch there are more epochs, so that every image is seen as often. At ``gpu`` and ``paper`` data and architecture
+    decide what else the paper sets.
 
     Args:
         profile: one of :data:`~fssl_core.paths.PROFILES`.
@@ -115,20 +116,22 @@ def split_settings(
     chosen = {"smoke": _SMOKE, "laptop": _LAPTOP, "workstation": _WORKSTATION, "gpu": _GPU, "paper": {}}[profile]
     settings = SplitSettings(clients=clients, client_batch=rule.client_batch, clients_per_epoch=rule.clients_per_epoch)
     settings = settings.changed(**chosen)
+    if "clients_per_epoch" in values:
+        settings = settings.changed(clients_per_epoch=values["clients_per_epoch"])
     # With a share of the clients in each epoch, more epochs let every client see its images as often.
-    derived: dict[str, Any] = {"epochs": settings.epochs * clients // rule.clients_per_epoch}
+    derived: dict[str, Any] = {"epochs": settings.epochs * clients // settings.sampled}
     if profile in ("smoke", "laptop"):
         # The server's loss is a mean over all clients' images, so a client's gradient carries 1 / clients. In 400 steps
         # at the paper's client rate the clients hardly move and no method can differ from another; with the clients'
         # rate scaled by their number they train about as fast as the server.
-        taking_part = values.get("clients_per_epoch") or rule.clients_per_epoch
-        derived["client_learning_rate"] = values.get("learning_rate", settings.learning_rate) * taking_part
+        derived["client_learning_rate"] = values.get("learning_rate", settings.learning_rate) * settings.sampled
     else:
         steps = 50_000 // clients // rule.client_batch  # of an epoch of CIFAR
         derived |= _papers_own(paper or _PAPERS[method], steps, values)
         if profile == "workstation":
             derived |= {name: chosen[name] for name in ("sync_every", "seed")}
-        # Of 1,000 clients a tenth takes part in an epoch; kNN on all images costs more than that trains.
+        # Of 1,000 clients a tenth takes part in an epoch; kNN on all images costs more than that trains. By the rule,
+        # whatever number takes part: so runs with a number of their own are recorded.
         derived["validate_every"] = clients // rule.clients_per_epoch
     settings = settings.changed(**(derived | values))
     if syncs_per_epoch is None:

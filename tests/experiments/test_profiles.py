@@ -44,6 +44,15 @@ def test_every_profile_suits_the_papers_federations(profile, clients):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("taking_part", [10, 1000, None])
+def test_epochs_and_rate_are_those_of_the_clients_that_take_part(profile, taking_part):
+    settings = split_settings(profile, clients=1000, clients_per_epoch=taking_part)
+    assert settings.epochs == split_settings(profile, clients=100).epochs * 1000 // (taking_part or 1000)
+    if profile in ("smoke", "laptop"):
+        assert settings.client_learning_rate == pytest.approx(settings.learning_rate * (taking_part or 1000))
+
+
+@pytest.mark.parametrize("profile", PROFILES)
 def test_a_federation_is_evaluated_when_all_images_were_seen_or_as_it_was_recorded(profile):
     assert split_settings(profile, clients=100).validate_every == 1
     assert split_settings(profile, clients=1000, validate_every=3).validate_every == 3
