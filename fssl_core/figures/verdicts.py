@@ -52,8 +52,10 @@ def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
 
 @style.use_style()
 def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
-    """A forest: the deciding quantity of each claim with its interval of 95 percent, where the claim wants it, shaded.
+    """A forest: the deciding quantity of each claim with its interval, and where the claim wants it, shaded.
 
+    Intervals are of 95 percent where no other level stands beside them: of several comparisons that decide together,
+    each has a higher one.
     Each row has a scale of its own, on which the region's bound lies at 0 and what the claim wants to the right of it;
     the numbers stand beside it. Claims without a number of ours are left out, and counted.
     """
@@ -68,11 +70,11 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     ax.set_yticks(range(len(rows)), [_name(verdict) for verdict in rows], fontsize=7.5)
     style.no_axes(ax)
     keys = {word: {"marker": "o", "linestyle": "", "color": COLOURS[word]} for word in OURS[:3]}
-    keys |= {kind: {"marker": marker, "linestyle": "", "color": style.MUTED} for kind, marker in MARKERS.items()}
+    keys |= {kind: {"marker": marker, "linestyle": "", "color": "black"} for kind, marker in MARKERS.items()}
     keys |= {"printed in the paper": PRINTED_MARK, "as claimed": {"facecolor": CLAIMED}}
     left_out = len(verdicts) - len(rows)
     subtitle = f"each row on a scale of its own · {left_out} without a number of ours" if left_out else "own scales"
-    spread = "lines: intervals of 95 percent over seeds"
+    spread = "lines: intervals over seeds, of 95 percent where no other level is given"
     return style.finish(fig, textwrap.shorten(title, 110), subtitle, spread, keys=keys, columns=7)
 
 

@@ -8,7 +8,7 @@ from matplotlib.text import Text
 
 from fssl_core.figures import style
 
-EXPLAINED = ("±\u00a01 sample standard deviation", "least to largest", "least and largest", "intervals of 95 percent")
+EXPLAINED = ("±\u00a01 sample standard deviation", "least to largest", "least and largest", "intervals over seeds")
 
 
 @pytest.fixture(autouse=True)

@@ -40,3 +40,6 @@ def test_each_claim_with_a_number_has_a_row_and_the_others_are_counted(verdicts)
     assert len(axes.get_yticklabels()) == len(numbers)
     assert f"{len(own) - len(numbers)} without a number of ours" in " ".join(text.get_text() for text in figure.texts)
     assert {"exact", "trained", "printed in the paper", "as claimed"} <= set(key(figure))
+    assert "of 95 percent where no other level is given" in " ".join(text.get_text() for text in figure.texts)
+    labelled = zip(figure.legends[0].legend_handles, key(figure), strict=True)
+    assert {mark.get_color() for mark, label in labelled if label in ("exact", "trained")} == {"black"}
