@@ -1,6 +1,6 @@
 """Runs with what their models would reach untrained, and by chance, beside their accuracies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ from fssl_core.settings import Settings
 MEASURES = ("fine_tune_accuracy", "semi_supervised_accuracy", "test_accuracy", "linear_probe_accuracy", "knn_accuracy")
 
 
-def run_beside_untrained(settings: Sequence[Settings], **how: Any) -> pd.DataFrame:
+def run_beside_untrained(settings: Iterable[Settings], **how: Any) -> pd.DataFrame:
     """As :func:`~fssl_core.experiments.store.run_all`, with the accuracies of untrained models beside the runs'.
 
     Those are runs like any other, see :mod:`fssl_core.evaluation.untrained`.
@@ -31,6 +31,7 @@ def run_beside_untrained(settings: Sequence[Settings], **how: Any) -> pd.DataFra
 
         Missing for a run without accuracies; all are fractions.
     """
+    settings = list(settings) if isinstance(settings, Iterator) else settings  # gone through twice
     frame = run_all(settings, **how)
     baselines = {index: one for index, each in enumerate(settings) if (one := untrained(each)) is not None}
     beside = run_all([*baselines.values()], **how).set_axis([*baselines]).reindex(frame.index)

@@ -57,6 +57,7 @@ def test_untrained_models_stand_beside_the_runs_row_by_row():
     assert frame.untrained_linear_probe_accuracy.isna().tolist() == [False, True, True, True, False]
     assert frame.untrained[0] == frame.untrained[4]
     assert not [name for name in frame if name.startswith(("untrained_best", "of."))]
+    assert run_beside_untrained(iter(settings), progress=False).untrained.equals(frame.untrained)
 
 
 def test_a_dry_run_takes_the_untrained_models_down_once():
