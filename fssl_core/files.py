@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -24,16 +25,17 @@ def atomic_write(path: Path, mode: str = "wb") -> Iterator[IO]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+    # Opened as any file, so that who may read it is up to the user's umask, which one of `tempfile` does not follow.
+    opened = temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8")
     try:
-        with os.fdopen(handle, mode, encoding=None if "b" in mode else "utf-8") as file:
+        with opened as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
