@@ -142,6 +142,8 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
         (["data", "digits", "--subset", "part"], "NAME='digits' cannot be used: expected cifar10 with --subset"),
         (["data", "cifar10", "--subset", "part"], "Get it with: fssl data cifar10 --download"),
         (["claims", "nobody"], "paper='nobody' cannot be used"),
+        (["claims", "benchmark"], "paper='benchmark' cannot be used: expected one of mocosfl, monacosfl"),
+        (["claims", "benchmark/one_table"], "paper='benchmark' cannot be used: expected one of mocosfl, monacosfl"),
         (["claims", "monacosfl/fig60"], "(did you mean monacosfl/fig6?)"),
         (["claims", "--profile", "fast"], "profile='fast' cannot be used"),
         (["join-split", "nowhere"], "ADDRESS='nowhere' cannot be used: expected an address such as tcp://"),

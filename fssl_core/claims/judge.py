@@ -149,6 +149,8 @@ def all_verdicts(
     if profile is not None:
         check_choice("profile", profile, PROFILES)
     paper, _, artifact = (about or "").partition("/")
+    if paper:
+        check_choice("paper", paper, PAPERS)  # another work, such as the benchmark, claims nothing
     verdicts = []
     for key in (paper,) if paper else PAPERS:
         read = cache(partial(_recorded, key))  # once an artifact and profile
