@@ -135,9 +135,9 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
     """The source notebook with the outputs of its execution, without anything that differs between two executions.
 
     Dropped: timings, stderr (warnings), progress and notices, widgets, papermill's and the editor's metadata, addresses
-    of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., random ids of
-    styled tables are numbered, cells without an id get one from their source. Images stay as they are. The metadata
-    say which parameters and which code these are, see :func:`~fssl_core.experiments.parameters.stored_with`.
+    of objects. ``root`` and the home folder become ``.`` and ``~``, executions are counted 1, 2, ..., cells without an
+    id get one from their source. Images stay as they are. The metadata say which parameters and which code these are,
+    see :func:`~fssl_core.experiments.parameters.stored_with`.
 
     Args:
         source: the notebook as it is kept.
@@ -145,14 +145,14 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
         root: the project's folder.
     """
     cells, ids, count = [], set(), 0
-    for number, (cell, done) in enumerate(zip(source.cells, executed.cells, strict=True)):
+    for cell, done in zip(source.cells, executed.cells, strict=True):
         kept = {key: value for key, value in cell.metadata.items() if key in _KEPT_CELL_METADATA}
         new = {"id": _cell_id(cell, ids), "cell_type": cell.cell_type, "metadata": kept, "source": cell.source}
         if cell.cell_type == "code":
             ran = done.execution_count is not None
             count += ran
             new["execution_count"] = count if ran else None
-            new["outputs"] = _outputs(done.outputs, new["execution_count"], number, root)
+            new["outputs"] = _outputs(done.outputs, new["execution_count"], root)
         elif cell.get("attachments"):
             new["attachments"] = cell.attachments
         cells.append(new)
@@ -211,7 +211,7 @@ def _cell_id(cell: NotebookNode, taken: set[str]) -> str:
     return name
 
 
-def _outputs(outputs: Sequence[NotebookNode], count: int | None, cell: int, root: Path) -> list[dict[str, Any]]:
+def _outputs(outputs: Sequence[NotebookNode], count: int | None, root: Path) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     for output in outputs:
         new = dict(output)
@@ -233,7 +233,7 @@ def _outputs(outputs: Sequence[NotebookNode], count: int | None, cell: int, root
             if output.output_type == "execute_result":
                 new["execution_count"] = count
         kept.append(new)
-    return _with_numbered_styles(kept, cell)
+    return kept
 
 
 def _plain(text: str, root: Path) -> str:
@@ -241,11 +241,3 @@ def _plain(text: str, root: Path) -> str:
         if path != Path(path.anchor):
             text = re.sub(rf"(?<![\w./]){re.escape(str(path))}(?![\w-])", short, text)
     return re.sub(r"(?<= at )0x[0-9a-f]+", "0x0", text)
-
-
-def _with_numbered_styles(outputs: list[dict[str, Any]], cell: int) -> list[dict[str, Any]]:
-    """pandas gives every styled table a random id of five hex digits; number them by cell instead."""
-    text = json.dumps(outputs)
-    for number, style in enumerate(dict.fromkeys(re.findall(r"#T_([0-9a-f]{5})\b|#T_([0-9a-f]{5})_", text))):
-        text = text.replace(f"T_{''.join(style)}", f"T_{cell}_{number}")
-    return json.loads(text)
