@@ -259,7 +259,7 @@ def methods_of(names: Sequence[str] = (), own: str | Path = "") -> dict[str, Met
 
 
 def add_methods(path: str | Path) -> dict[str, Method]:
-    """Execute a Python file of yours, which puts methods into :data:`METHODS`.
+    """Execute a Python file of yours, which puts methods into :data:`METHODS`; again, where it was executed before.
 
     What it registers is known to this process alone: give ``run_all`` one worker.
 
@@ -268,26 +268,41 @@ def add_methods(path: str | Path) -> dict[str, Method]:
 
     Raises:
         FsslError: there is no such file, it adds no method, or it replaces one of this project.
+        Exception: whatever the file raises; :data:`METHODS` is then as it was before, as it is after each error.
     """
     if not Path(path).is_file():
         raise FsslError(f"There is no file {path}: give the Python file that adds your method to METHODS.")
     before = dict(METHODS)
+    _become(_BUILT_IN)  # what the file adds is told from these, whatever was added before
     folder = str(Path(path).absolute().parent)
     sys.path.insert(0, folder)  # as `python FILE` has it: the file may import what is beside it
     try:
         runpy.run_path(str(path))
+        added = _added(path)
+    except BaseException:
+        _become(before)
+        raise
     finally:
         sys.path.remove(folder)
-    if replaced := [name for name in _BUILT_IN if METHODS.get(name) is not _BUILT_IN[name]]:
-        METHODS.update(_BUILT_IN)
-        raise FsslError(f"{path} replaces {', '.join(replaced)}: give your method a name of its own.")
-    if strangers := [name for name, method in METHODS.items() if not isinstance(method, Method)]:
-        for name in strangers:
-            del METHODS[name]
-        raise FsslError(f"{path}: METHODS[{strangers[0]!r}] is no method: it has to be a Method(...) or averaged(...).")
-    if before == METHODS:
-        raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
+    _become(before | added)
     return METHODS
+
+
+def _become(methods: dict[str, Method]) -> None:
+    METHODS.clear()
+    METHODS.update(methods)
+
+
+def _added(path: str | Path) -> dict[str, Method]:
+    """What a file has put into :data:`METHODS`, which held the built-in ones."""
+    if replaced := [name for name in _BUILT_IN if METHODS.get(name) is not _BUILT_IN[name]]:
+        raise FsslError(f"{path} replaces {', '.join(replaced)}: give your method a name of its own.")
+    added = {name: method for name, method in METHODS.items() if name not in _BUILT_IN}
+    if strangers := [name for name, method in added.items() if not isinstance(method, Method)]:
+        raise FsslError(f"{path}: METHODS[{strangers[0]!r}] is no method: it has to be a Method(...) or averaged(...).")
+    if not added:
+        raise FsslError(f"{path} adds no method: it has to put one into METHODS of fssl_core.benchmark, by a new name.")
+    return added
 
 
 def passes_over(settings: TrainingSettings) -> float:

@@ -263,6 +263,31 @@ def test_rows_are_those_that_are_named_and_a_method_of_this_project_keeps_its_na
     assert registries["FedSimCLR"] is METHODS["FedSimCLR"]
 
 
+def test_a_file_is_executed_again_although_what_it_imports_is_not(registries, tmp_path):
+    (tmp_path / "made_beside_mine.py").write_text(
+        "from fssl_core.benchmark.methods import averaged\nmethod = averaged('byol')\n"
+    )
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from fssl_core.benchmark.methods import METHODS\nfrom made_beside_mine import method\n"
+        "METHODS['mine'] = method\n"
+    )
+    first = dict(add_methods(path))
+    assert add_methods(path) == first
+    (tmp_path / "other.py").write_text(path.read_text().replace("mine'", "other'"))
+    assert [*add_methods(tmp_path / "other.py")] == [*METHODS, "mine", "other"]
+
+
+def test_a_file_that_fails_half_way_leaves_nothing_behind(registries, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from fssl_core.benchmark.methods import METHODS, averaged\n"
+        "METHODS['mine'] = averaged('byol')\nMETHODS['x']()\n"
+    )
+    with pytest.raises(KeyError, match="x"):
+        add_methods(tmp_path / "mine.py")
+    assert registries == METHODS
+
+
 def test_a_file_without_a_method_is_refused(registries, tmp_path):
     with pytest.raises(FsslError, match="There is no file"):
         add_methods(tmp_path / "mine.py")
