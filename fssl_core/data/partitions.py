@@ -18,6 +18,8 @@ Schemes:
 - ``"part:i/n:scheme"``: for one client, who trains alone, what client i of n (from 0) has under another scheme.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -29,8 +31,28 @@ from fssl_core.settings import checked, did_you_mean
 SCHEMES = "iid, classes:k, dirichlet:alpha, dirichlet:alpha:least, dirichlet-equal:alpha, majority:share, one-class"
 SCHEMES += ", part:i/n:scheme"
 WITHOUT_ARGUMENT, KINDS = ("iid", "one-class"), ("classes", "dirichlet", "dirichlet-equal", "majority", "part")
+DIRICHLET = ("dirichlet", "dirichlet-equal")
 DIRICHLET_DRAWS = 1000  # at most, until every client has enough images
 SWEEPS = 3  # over the classes, to even out the sizes of clients; two were enough wherever we looked
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A scheme in its parts; as text it is written in one way, without loss: ``"dirichlet:0.1"``.
+
+    Args:
+        kind: what stands before the first colon.
+        number: k, alpha or share; None where the kind has none.
+        least: images of each client, of ``"dirichlet"``.
+    """
+
+    kind: str
+    number: float | None = None
+    least: int = 1
+
+    def __str__(self) -> str:
+        number = "" if self.number is None else f":{self.number!r}".removesuffix(".0")
+        return f"{self.kind}{number}" + (f":{self.least}" if self.least > 1 else "")
 
 
 def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tensor]:
@@ -59,43 +81,67 @@ def partition(labels: Tensor, clients: int, scheme: str, seed: int) -> list[Tens
         raise SettingError("labels", shown, "a tensor of whole numbers, one for each image")
     if not 1 <= clients <= len(labels):
         raise SettingError("clients", clients, f"from 1 to {len(labels)}, the number of images")
-    check_scheme(scheme)
-    if scheme.startswith("part:"):
+    of = parsed(scheme)
+    if of.kind == "part":
         return [_part(labels, clients, scheme, seed)]
     draw = generator(seed, "partition")
     device, labels = labels.device, labels.cpu()
-    kind, _, argument = ("classes:1" if scheme == "one-class" else scheme).partition(":")
-    if kind == "iid":
+    if of.kind == "iid":
         parts = list(torch.randperm(len(labels), generator=draw).tensor_split(clients))
-    elif kind == "classes":
-        parts = _by_classes(labels, clients, scheme, _number(scheme, argument, int), draw)
-    elif kind == "dirichlet":
-        alpha, _, least = argument.partition(":")
-        numbers = _number(scheme, alpha, float), _number(scheme, least or "1", int)
-        parts = _dirichlet(labels, clients, scheme, *numbers, draw)
-    elif kind == "dirichlet-equal":
-        parts = _dirichlet_equal(labels, clients, _number(scheme, argument, float), draw)
+    elif of.kind in ("classes", "one-class"):
+        parts = _by_classes(labels, clients, scheme, of.number or 1, draw)
+    elif of.kind == "dirichlet":
+        parts = _dirichlet(labels, clients, scheme, of.number, of.least, draw)
+    elif of.kind == "dirichlet-equal":
+        parts = _dirichlet_equal(labels, clients, of.number, draw)
     else:
-        parts = _by_majority(labels, clients, scheme, _number(scheme, argument, float), draw)
+        parts = _by_majority(labels, clients, scheme, of.number, draw)
     return [part.sort().values.to(device) for part in parts]
 
 
-def check_scheme(scheme: str) -> None:
-    """Raise :class:`SettingError` for a scheme of no known kind. Whether it can be met depends on the images."""
-    kind = scheme.partition(":")[0]
-    if scheme not in WITHOUT_ARGUMENT and kind not in KINDS:
+def parsed(scheme: str) -> Scheme:
+    """The parts of a scheme; of ``"part:..."`` the kind, and the scheme in it is checked.
+
+    Raises:
+        SettingError: it is none. Whether one can be met depends on the images.
+    """
+    kind, _, argument = scheme.partition(":")
+    if scheme in WITHOUT_ARGUMENT:
+        return Scheme(kind)
+    if kind not in KINDS:
         raise SettingError("partition", scheme, f"one of {SCHEMES}{did_you_mean(kind, (*WITHOUT_ARGUMENT, *KINDS))}")
+    if kind == "part":
+        parsed(_part_of(scheme)[-1])
+        return Scheme(kind)
+    least = "1"
+    if kind == "dirichlet" and ":" in argument:
+        argument, _, least = argument.partition(":")
+    return Scheme(kind, _number(scheme, argument, int if kind == "classes" else float), _number(scheme, least, int))
+
+
+def check_scheme(scheme: str) -> None:
+    """Raise as :func:`parsed`."""
+    parsed(scheme)
+
+
+def _part_of(scheme: str) -> tuple[int, int, str]:
+    """i, n and the scheme of ``"part:i/n:scheme"``."""
+    _, which, *rest = scheme.split(":", 2)
+    try:
+        place, of = map(int, which.split("/"))
+    except ValueError:  # not two of them, no numbers, or too long for one
+        place = of = 0
+    if not (rest and 0 <= place < of) or rest[0].startswith("part:"):
+        raise SettingError("partition", scheme, "part:i/n:scheme with i from 0 to n - 1, as in part:0/10:classes:2")
+    return place, of, rest[0]
 
 
 def _part(labels: Tensor, clients: int, scheme: str, seed: int) -> Tensor:
     """The images of one client of another federation."""
-    _, which, *rest = scheme.split(":", 2)
-    place, _, of = which.partition("/")
-    if not (rest and place.isdecimal() and of.isdecimal() and int(place) < int(of)):
-        raise SettingError("partition", scheme, "part:i/n:scheme with i from 0 to n - 1, as in part:0/10:classes:2")
+    place, of, inner = _part_of(scheme)
     if clients != 1:
         raise SettingError("clients", clients, f"1 for {scheme!r}: one client alone")
-    return partition(labels, int(of), rest[0], seed)[int(place)]
+    return partition(labels, of, inner, seed)[place]
 
 
 def _number(scheme: str, text: str, kind: type[int] | type[float]) -> float:

@@ -142,7 +142,7 @@ def printed_cells(paper: str, table: str, metrics: Sequence[str] | None = None) 
         cells = cells.assign(method=cells["method"] + ("(" + cells["normalization"] + ")").fillna(""))
     if "alpha" in cells:
         partition = cells["partition"].replace("single_class_per_client", "one-class")
-        dirichlet = "dirichlet:" + cells["alpha"].astype(str)
+        dirichlet = "dirichlet:" + cells["alpha"].astype(str).str.removesuffix(".0")  # as a Scheme is written
         cells = cells.assign(partition=partition.mask(partition == "dirichlet", dirichlet))
     return cells
 

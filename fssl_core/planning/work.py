@@ -16,6 +16,7 @@ from torch import nn
 
 from fssl_core.costs.client_load import views_of
 from fssl_core.data.datasets import Dataset
+from fssl_core.data.partitions import parsed
 from fssl_core.models.stages import reshape_layer, stages
 from fssl_core.objectives import Objective
 from fssl_core.planning.modules import NoValues, Passes, passes
@@ -139,7 +140,7 @@ def sizes(settings: FederationSettings, data: Dataset) -> list[int]:
     """Images of each client; those of another seed have the same distribution."""
     key = (settings.dataset, settings.train_images, settings.clients, settings.partition)
     if key not in _sizes:
-        if settings.partition.startswith(("dirichlet:", "majority", "part:")):
+        if parsed(settings.partition).kind in ("dirichlet", "majority", "part"):
             _sizes[key] = [len(part) for part in settings.changed(seed=0).divide(data)]
         else:
             _sizes[key] = [len(data.train) // settings.clients] * settings.clients

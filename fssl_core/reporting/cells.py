@@ -5,6 +5,7 @@ For papers whose tables compare federated methods by what a probe, or fine-tunin
 
 import pandas as pd
 
+from fssl_core.data.partitions import DIRICHLET, Scheme, parsed
 from fssl_core.experiments.profiles_ldawa import SSL_METHODS
 from fssl_core.federation.schedule import KINDS
 from fssl_core.models.vit import VITS
@@ -20,8 +21,14 @@ def _pretraining(results: pd.DataFrame) -> pd.DataFrame:
 
 def _concentration(partition: pd.Series) -> pd.Series:
     """0.1 of ``"dirichlet:0.1:8"``; missing of other partitions."""
-    parts = partition.str.split(":")
-    return pd.to_numeric(parts.str[1].where(parts.str[0].isin(["dirichlet", "dirichlet-equal"])))
+    schemes = map(parsed, partition)
+    return pd.Series([of.number if of.kind in DIRICHLET else None for of in schemes], partition.index, dtype=float)
+
+
+def _without_least(partition: str) -> str:
+    """``"dirichlet:0.1"`` of ``"dirichlet:0.10:8"``, as :func:`printed_cells` writes it."""
+    scheme = parsed(partition)
+    return str(Scheme(scheme.kind, scheme.number)) if scheme.kind in DIRICHLET else partition
 
 
 def _column(results: pd.DataFrame, name: str) -> pd.Series:
@@ -53,9 +60,7 @@ def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
             "ssl_method": pretraining["objective.name"].replace(_SSL_NAMES),
             "dataset": pretraining["dataset"],
             "eval_dataset": results["dataset"].fillna(pretraining["dataset"]),
-            "partition": pretraining["partition"].mask(
-                alpha.notna(), pretraining["partition"].str.split(":").str[:2].str.join(":")
-            ),
+            "partition": [_without_least(scheme) for scheme in pretraining["partition"]],
             "alpha": alpha,
             **{name: pretraining[name] for name in ("local_epochs", "rounds", "clients")},
             "label_fraction": results["label_fraction"],

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fssl_core.data.partitions import class_counts, heterogeneity, partition
+from fssl_core.data.partitions import Scheme, check_scheme, class_counts, heterogeneity, parsed, partition
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
@@ -44,6 +44,9 @@ def test_a_part_is_what_a_client_of_the_whole_federation_has(scheme):
         ("part:20/20:iid", 1, "partition='part:20/20:iid' cannot be used: expected part:i/n:scheme with i from 0"),
         ("part:1:iid", 1, "expected part:i/n:scheme"),
         ("part:1/2", 1, "expected part:i/n:scheme"),
+        ("part:-1/2:iid", 1, "expected part:i/n:scheme"),
+        (f"part:0/{'9' * 5000}:iid", 1, "expected part:i/n:scheme"),
+        (f"{'part:0/1:' * 5000}iid", 1, "expected part:i/n:scheme"),
         ("part:1/2:iidd", 1, "partition='iidd' cannot be used"),
         ("part:1/2:iid", 2, "clients=2 cannot be used: expected 1 for 'part:1/2:iid'"),
     ],
@@ -51,6 +54,30 @@ def test_a_part_is_what_a_client_of_the_whole_federation_has(scheme):
 def test_a_part_that_is_none_is_refused(scheme, clients, message):
     with pytest.raises(SettingError, match=message):
         partition(balanced(), clients, scheme, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parts", "written"),
+    [
+        ("iid", Scheme("iid"), "iid"),
+        ("one-class", Scheme("one-class"), "one-class"),
+        ("classes:2", Scheme("classes", 2), "classes:2"),
+        ("majority:0.99", Scheme("majority", 0.99), "majority:0.99"),
+        ("dirichlet:0.10:32", Scheme("dirichlet", 0.1, 32), "dirichlet:0.1:32"),
+        ("dirichlet:200", Scheme("dirichlet", 200.0), "dirichlet:200"),
+        ("dirichlet-equal:0.1234567", Scheme("dirichlet-equal", 0.1234567), "dirichlet-equal:0.1234567"),
+        ("part:1/2:dirichlet:5", Scheme("part"), "part"),
+    ],
+)
+def test_a_scheme_has_parts_and_one_way_to_be_written(scheme, parts, written):
+    assert parsed(scheme) == parts
+    assert str(parts) == written
+
+
+@pytest.mark.parametrize("scheme", ["dirichlet:x", "classes:1.5", "dirichlet:1:0", "part:0/2:majority:-1", "classes"])
+def test_a_bad_number_is_found_without_images(scheme):
+    with pytest.raises(SettingError, match="above 0 after the colon"):
+        check_scheme(scheme)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

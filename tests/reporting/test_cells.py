@@ -23,7 +23,7 @@ def results():
     quick = {"rounds": 1, "probe_epochs": 0, "probe_every": 0, "keep_every": 0, "train_images": 80, "clients": 2}
     federations = [
         ldawa_settings("smoke", method="L-DAWA_FedU", **quick),
-        ldawa_settings("smoke", method="FedAvg", aggregation="uniform", seed=1, **quick),
+        ldawa_settings("smoke", method="FedAvg", aggregation="uniform", seed=1, partition="dirichlet:0.10:4", **quick),
         ldawa_settings("smoke", method="FedAvg", ssl_method="Barlow Twins", partition="iid", **quick),
         ldawa_settings("smoke", method="L-DAWA", client_update=FedEMA(), proximal=0.5, **quick),
     ]
