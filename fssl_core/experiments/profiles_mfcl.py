@@ -1,12 +1,13 @@
 """MFCL and the methods of its Table 2 by profile; what a profile is: :mod:`fssl_core.experiments.profiles`."""
 
-from typing import Any
+from typing import Annotated, Any
 
+from fssl_core.data.partitions import Scheme
 from fssl_core.experiments.profiles import REAL, SMALL, SMALL_HEADS, TINY
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
-from fssl_core.settings import check_choice
+from fssl_core.settings import Range, check_choice, checked
 from fssl_core.training.averaging import METHODS, AveragingSettings
 from fssl_core.training.featarc import FeatArcSettings
 from fssl_core.training.fedpac import FedPacSettings
@@ -90,8 +91,9 @@ _SETS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def _partition(profile: str, xi: float) -> str:
     """Dirichlet's, with equally many images a client; at ``smoke`` and ``laptop`` with a batch for the smallest one."""
+    xi = checked("xi", xi, Annotated[float, Range(1e-9)])
     least = {"smoke": 8, "laptop": 32}.get(profile)
-    return f"dirichlet:{xi:g}:{least}" if least else f"dirichlet-equal:{xi:g}"
+    return str(Scheme("dirichlet", xi, least) if least else Scheme("dirichlet-equal", xi))
 
 
 def mfcl_settings(

@@ -5,6 +5,12 @@ from fssl_core.experiments import mfcl_rival_settings, mfcl_settings, run_all
 from fssl_core.experiments.profiles_mfcl import MFCL_METHODS, RIVALS
 from fssl_core.paths import PROFILES
 
+XIS = [
+    (make, method, xi)
+    for make, method in ((mfcl_settings, "MFCL(TN)"), (mfcl_rival_settings, "MOON"))
+    for xi in (-1.0, 0.0, float("nan"), "0.1")
+]
+
 
 @pytest.mark.parametrize("method", MFCL_METHODS)
 def test_mfcl_trains_at_smoke(method):
@@ -29,6 +35,12 @@ def test_methods_divide_the_images_alike(profile):
         assert (rival.partition, rival.clients, rival.dataset) == (mfcl.partition, mfcl.clients, mfcl.dataset)
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_concentrations_are_told_apart_and_written_as_they_were_recorded(profile):
+    of = [mfcl_settings(profile, xi=xi).phase1.partition.split(":")[1] for xi in (0.1, 200, 200.0, 0.01, 0.1234567)]
+    assert of == ["0.1", "200", "200", "0.01", "0.1234567"]
+
+
 def test_the_paper_profile_is_the_papers_setting():
     settings = mfcl_settings("paper")  # Tables 9 and 12, Section 5.1
     first = settings.phase1
@@ -49,6 +61,7 @@ def test_the_paper_profile_is_the_papers_setting():
         (mfcl_settings, {"phase1": {"rouds": 3}}, "rouds"),
         (mfcl_rival_settings, {"method": "MFCL"}, "method"),
         (mfcl_rival_settings, {"method": "MOON", "epochs": 3}, "epochs"),
+        *((make, {"method": method, "xi": xi}, f"xi={xi!r} cannot be used") for make, method, xi in XIS),
     ],
 )
 def test_wrong_names_say_so(make, values, message):
