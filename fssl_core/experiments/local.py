@@ -22,6 +22,7 @@ from fssl_core.errors import FsslError
 from fssl_core.experiments.own_code import registered_here, with_nested
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep
 from fssl_core.experiments.schedule import Runnable, Schedule, one_line
+from fssl_core.experiments.warm import survives_fork
 from fssl_core.notices import say
 
 WORTH_SECONDS = 10.0  # of runs that are left: with more, workers pay
@@ -206,7 +207,12 @@ class Worker:
     def __init__(self, part: dict[str, str], schedule: Schedule) -> None:
         self.part = part
         modules = sorted({type(run.settings).__module__ for run in [*schedule.left.values()]})
-        self.connection = _Server.current(modules).worker()
+        self.process: subprocess.Popen | None = None  # where it is not forked
+        if survives_fork():
+            self.connection = _Server.current(modules).worker()
+        else:
+            self.connection, child_end = Pipe()
+            self.process = _start(child_end)
         self.job: Runnable | None = None
         self.current: Current | None = None
 
@@ -221,6 +227,18 @@ class Worker:
     def end(self) -> None:
         """It sees that and dies."""
         self.connection.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+def _start(end: socket.socket | Connection, *arguments: str) -> subprocess.Popen:
+    """The program :mod:`.worker`, which gets this end of a connection."""
+    command = [sys.executable, "-m", "fssl_core.experiments.worker", str(end.fileno()), *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    environment.setdefault("OMP_NUM_THREADS", "1")  # a pool of more would not outlive a fork
+    with end:
+        return subprocess.Popen(command, env=environment, pass_fds=[end.fileno()], stdin=subprocess.DEVNULL, stdout=2)
 
 
 class _Server:
@@ -234,13 +252,7 @@ class _Server:
 
     def __init__(self, modules: Sequence[str]) -> None:
         self.socket, child_end = socket.socketpair()
-        command = [sys.executable, "-m", "fssl_core.experiments.worker", str(child_end.fileno()), json.dumps(modules)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-        environment.setdefault("OMP_NUM_THREADS", "1")  # a pool of more would not outlive the fork
-        with child_end:
-            self.process = subprocess.Popen(
-                command, env=environment, pass_fds=[child_end.fileno()], stdin=subprocess.DEVNULL, stdout=2
-            )
+        self.process = _start(child_end, json.dumps(modules))
 
     @classmethod
     def current(cls, modules: Sequence[str]) -> "_Server":

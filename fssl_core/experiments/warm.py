@@ -52,9 +52,14 @@ _INLINE = "module://matplotlib_inline.backend_inline"  # of a kernel, which sets
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
+def survives_fork() -> bool:
+    """Whether what was imported before a fork works after it."""
+    return sys.platform.startswith("linux")
+
+
 def can_fork() -> bool:
     """Whether this system has what a warm Python needs."""
-    if not sys.platform.startswith("linux"):
+    if not survives_fork():
         return False
     try:
         os.close(os.pidfd_open(os.getpid()))  # Linux 5.3, unless forbidden

@@ -1,9 +1,9 @@
 """The program behind worker processes: ``python -m fssl_core.experiments.worker SOCKET MODULES``.
 
 It imports what runs need, once, and forks a worker for each connection that comes over the socket; it starts no
-thread, so that forking is safe. A worker computes the runs that come over its connection, one after the other, and ends
-with whoever gave them: an interrupted or killed process leaves none behind. Both ends are one user's processes on one
-machine, so what they send is trusted.
+thread, so that forking is safe. Where no fork is, ``... worker CONNECTION`` is one worker. A worker computes the runs
+that come over its connection, one after the other, and ends with whoever gave them: an interrupted or killed process
+leaves none behind. Both ends are one user's processes on one machine, so what they send is trusted.
 """
 
 import contextlib
@@ -33,7 +33,6 @@ Send = Callable[..., None]
 
 def serve(server: socket.socket, modules: Sequence[str]) -> None:
     """Fork workers until nobody wants any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     for name in modules:
         with contextlib.suppress(ImportError):  # a run of it says so
             importlib.import_module(name)
@@ -99,5 +98,9 @@ def _outcome(environment: dict[str, str], folder: str, settings: bytes, send: Se
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=int(sys.argv[1])) as server_socket:
-        serve(server_socket, json.loads(sys.argv[2]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    number, *listed = sys.argv[1:]
+    if not listed:
+        work(Connection(int(number)))
+    with socket.socket(fileno=int(number)) as server_socket:
+        serve(server_socket, json.loads(listed[0]))

@@ -82,6 +82,17 @@ def test_the_process_that_workers_are_forked_from_has_one_thread():
     server.process.wait(PATIENCE)
 
 
+def test_where_a_fork_is_not_safe_workers_are_started(root, only_workers, monkeypatch):
+    """macOS's libraries do not survive one."""
+    monkeypatch.setattr(local, "survives_fork", lambda: False)
+    monkeypatch.setattr(local, "_Server", None)
+    runs = [Walk(seed=0), Walk(seed=1, dies="step 2"), Walk(seed=2)]
+    with pytest.raises(FsslError, match=r"The process that computed .*seed 1 was killed\."):
+        run_all(runs, workers=2, progress=False)
+    assert [Run(one).finished for one in runs] == [True, False, True]
+    assert os.getpid() not in set(log(root.parent)["process"])
+
+
 def test_every_worker_has_a_gpu_of_its_own(root, monkeypatch):
     monkeypatch.setattr("fssl_core.resources.gpu_count", lambda: 3)
     monkeypatch.delenv("FSSL_DEVICE")
