@@ -26,6 +26,7 @@ from fssl_core.planning.work import (
     knn,
     last_probe,
     loss_flops,
+    once,
     probe,
     without_values,
     work_of,
@@ -39,7 +40,6 @@ from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.modular import ModularSettings
 from fssl_core.training.resistance import ResistanceSettings
 
-_counts: dict[tuple, int] = {}  # of images with labels
 DOUBLE_BACKWARD = 3  # passes of a gradient that is matched, beside its own
 
 
@@ -66,9 +66,7 @@ def _evaluated(s: DownstreamSettings, source: Dataset) -> Dataset:
 def _labelled(s: DownstreamSettings, data: Dataset) -> int:
     """Images with labels: which ones the seed decides, and not how many."""
     key = (type(s), data.name, len(data.train), s.label_fraction)
-    if key not in _counts:
-        _counts[key] = len(s.labelled_images(data))
-    return _counts[key]
+    return once("labelled", key, lambda: len(s.labelled_images(data)))
 
 
 @work_of.register

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce, singledispatch
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -87,19 +87,21 @@ def without_values(data: Dataset) -> Dataset:
     return replace(data, train=train, test=test)
 
 
-_loaded: dict[tuple, Dataset] = {}
-_built: dict[tuple, nn.Module] = {}
-_counted: dict[tuple, Passes] = {}
-_sizes: dict[tuple, list[int]] = {}
+_known: dict[tuple, Any] = {}
+
+
+def once(what: str, key: tuple, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, which is called once for equal keys."""
+    if (what, key) not in _known:
+        _known[what, key] = make()
+    return _known[what, key]
 
 
 def data_of(settings: TrainingSettings) -> Dataset:
     """The images of a run, without values."""
     first = getattr(settings, "phase1", settings)
     key = (first.dataset, first.image_size, first.train_images, type(settings).load_data)
-    if key not in _loaded:
-        _loaded[key] = without_values(settings.load_data())
-    return _loaded[key]
+    return once("data", key, lambda: without_values(settings.load_data()))
 
 
 _FORM = ("dataset", "image_size", "architecture", "width", "norm", "cut_layer", "cut", "channels_per_group", "variance")
@@ -121,30 +123,25 @@ def counted(settings: Settings, name: str, make: Callable[[], tuple[nn.Module, t
         name: of the module among those of the run.
         make: gives the module, and the shape of its input.
     """
-    key = (name, *form(settings))
-    if key not in _counted:
-        _counted[key] = passes(*make())
-    return _counted[key]
+    return once("passes", (name, *form(settings)), lambda: passes(*make()))
 
 
 def built(settings: TrainingSettings, data: Dataset) -> nn.Module:
     """The whole model of a run without values, made once for all settings of one form; not to be changed."""
-    key = form(settings)
-    if key not in _built:
+
+    def build() -> nn.Module:
         with NoValues():
-            _built[key] = settings.build_model(data).to("meta")
-    return _built[key]
+            return settings.build_model(data).to("meta")
+
+    return once("model", form(settings), build)
 
 
 def sizes(settings: FederationSettings, data: Dataset) -> list[int]:
     """Images of each client; those of another seed have the same distribution."""
+    if parsed(settings.partition).kind not in ("dirichlet", "majority", "part"):
+        return [len(data.train) // settings.clients] * settings.clients
     key = (settings.dataset, settings.train_images, settings.clients, settings.partition)
-    if key not in _sizes:
-        if parsed(settings.partition).kind in ("dirichlet", "majority", "part"):
-            _sizes[key] = [len(part) for part in settings.changed(seed=0).divide(data)]
-        else:
-            _sizes[key] = [len(data.train) // settings.clients] * settings.clients
-    return _sizes[key]
+    return once("sizes", key, lambda: [len(part) for part in settings.changed(seed=0).divide(data)])
 
 
 def image_bytes(data: Dataset) -> int:
