@@ -143,16 +143,16 @@ def right_value(known: Prediction) -> float:
     from fssl_core.papers.reference import paper_table
 
     if known.table:
-        return float(known.value(paper_table(*known.table.split("/"))))
+        return float(known.value(paper_table(*known.table)))
     if not known.record:
         return float(known.value())
-    return float(known.value(recorded_results(*known.record.split("."))))
+    return float(known.value(recorded_results(*known.record)))
 
 
 def _source(known: Prediction) -> str:
     if known.record:
-        return f"the record {known.record} has"
-    return f"the paper's {known.table} has" if known.table else "it is"
+        return f"the record {'.'.join(known.record)} has"
+    return f"the paper's {'/'.join(known.table)} has" if known.table else "it is"
 
 
 def _shown(number: float, digits: int = 4) -> str:

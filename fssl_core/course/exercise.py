@@ -11,7 +11,7 @@ An exercise is a function that tests one answer and raises :class:`Wrong` with t
 A prediction is a function that reads the right number from the record of a figure, or from a table that a paper
 prints; where neither is named, it computes the number::
 
-    @prediction("averaging/gap", record="ldawa/table4.laptop", unit="points", within=5, too_low="...", too_high="...")
+    @prediction("averaging/gap", record=("ldawa/table4", "laptop"), unit="points", within=5, too_low="...", ...)
     def gap(record):
         return 100 * record.accuracy.max()
 
@@ -83,8 +83,8 @@ class Prediction:
         unit: of the number.
         within: a guess that is at most so far off counts as right.
         hints: texts by name, ``too_low``, ``too_high`` and ``unit``.
-        record: name of a CSV file under ``figures/``, without its ending; or empty.
-        table: printed in a paper, such as ``"ldawa/table5"``; or empty. Without either the number is computed.
+        record: artifact and profile of a record under ``figures/``; or empty.
+        table: paper and table, such as ``("ldawa", "table5")``; or empty. Without either the number is computed.
     """
 
     id: str
@@ -92,8 +92,8 @@ class Prediction:
     unit: str
     within: float
     hints: Mapping[str, str]
-    record: str = ""
-    table: str = ""
+    record: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
 
 
 def exercise(id: str, **hints: str) -> Callable[[Callable], Exercise]:
@@ -106,7 +106,14 @@ def exercise(id: str, **hints: str) -> Callable[[Callable], Exercise]:
 
 
 def prediction(
-    id: str, *, record: str = "", table: str = "", unit: str, within: float, too_low: str, too_high: str
+    id: str,
+    *,
+    record: tuple[str, ...] = (),
+    table: tuple[str, ...] = (),
+    unit: str,
+    within: float,
+    too_low: str,
+    too_high: str,
 ) -> Callable[[Callable], Prediction]:
     """Make a prediction of the function below, which returns the number; see :class:`Prediction`."""
 

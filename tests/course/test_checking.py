@@ -34,7 +34,7 @@ def guess(tmp_path, monkeypatch):
     pd.DataFrame({"x": [40.0, 44.0]}).to_csv(tmp_path / "figures" / "sums" / "x.laptop.csv")
     monkeypatch.chdir(tmp_path)
     hints = {"too_low": "more", "too_high": "less", "unit": "another unit"}
-    return Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, hints, record="sums/x.laptop")
+    return Prediction("sums/guess", lambda record: record.x.mean(), "apples", 2.0, hints, record=("sums/x", "laptop"))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from fssl_core.models.layers import conv_norm
 
 @prediction(
     "aggregation/gap",
-    record="ldawa/beyond_aggregation.laptop",
+    record=("ldawa/beyond_aggregation", "laptop"),
     unit="points",
     within=5,
     too_low="The paper's rule is not as bad as that here.",

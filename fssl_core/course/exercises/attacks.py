@@ -12,7 +12,7 @@ MODULUS = 2**32  # of secure aggregation's words
 
 @prediction(
     "attacks/unmixed",
-    record="mfcl/table8.laptop",
+    record=("mfcl/table8", "laptop"),
     unit="dB",
     within=10,
     too_low="The attacker who does not know of the mixing gets 23 dB. This one has solved for both unknown "

@@ -153,7 +153,7 @@ def drift(answer, generator):
 
 @prediction(
     "averaging/dirichlet_loss",
-    record="ldawa/table4.laptop",
+    record=("ldawa/table4", "laptop"),
     unit="points lost (below 0: gained)",
     within=3,
     too_low="It becomes no better by more than chance would have it.",

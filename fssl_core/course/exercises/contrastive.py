@@ -161,7 +161,7 @@ def _sorted(keys: Tensor) -> Tensor:
 
 @prediction(
     "contrastive/random_negatives",
-    record="mocosfl/fig1.laptop",
+    record=("mocosfl/fig1", "laptop"),
     unit="points",
     within=3,
     too_low="Random unit vectors are far from every query, so they teach little. It does cost.",

@@ -11,7 +11,7 @@ from fssl_core.federation.schedule import KINDS, Stage, schedule
 
 @prediction(
     "layerwise/progressive",
-    record="lwfedssl/table2.laptop",
+    record=("lwfedssl/table2", "laptop"),
     unit="points",
     within=3,
     too_low="It computes and sends less, and yet it does not lose here. In each stage everything there is is trained, "

@@ -112,7 +112,7 @@ def probe_size(answer, generator):
 
 @prediction(
     "measuring/untrained",
-    record="monacosfl/fig6.laptop",
+    record=("monacosfl/fig6", "laptop"),
     unit="percent",
     within=7,
     too_low="Random filters are filters: what they compute still differs between digits.",

@@ -69,7 +69,7 @@ def misalignment(answer, generator):
 
 @prediction(
     "momentum/gap",
-    record="monacosfl/fig6.laptop",
+    record=("monacosfl/fig6", "laptop"),
     unit="points",
     within=5,
     too_low="At this cut clients hold layers that see shapes, and their keys give away who made them.",
@@ -115,7 +115,7 @@ def identifiability(answer, generator):
 
 @prediction(
     "momentum/signature",
-    record="monacosfl/fig6.laptop",
+    record=("monacosfl/fig6", "laptop"),
     unit="percent",
     within=10,
     too_low="One convolution of its own leaves a trace, too, and clients hold different images.",

@@ -21,7 +21,7 @@ NORMS = {  # that depend on other images or not: kind, and whether the layer is 
 
 @prediction(
     "normalisation/twin",
-    record="mfcl/beyond_normalisation.laptop",
+    record=("mfcl/beyond_normalisation", "laptop"),
     unit="percent",
     within=6,
     too_low="There are ten classes: guessing is right in 10 of 100 cases.",

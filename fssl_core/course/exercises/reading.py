@@ -20,7 +20,7 @@ WHO = {  # speaks of a claim: by whether the paper prints numbers of it, and whe
 
 @prediction(
     "reading/scratch",
-    record="lwfedssl/table2.laptop",
+    record=("lwfedssl/table2", "laptop"),
     unit="percent",
     within=6,
     too_low="An encoder that nobody has trained is no blank: random filters keep much of an image, and fine-tuning "

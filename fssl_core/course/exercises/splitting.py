@@ -132,7 +132,7 @@ def client_share(answer, generator):
 
 @prediction(
     "splitting/deep_cut",
-    record="monacosfl/fig6.laptop",
+    record=("monacosfl/fig6", "laptop"),
     unit="percent",
     within=8,
     too_low="Fewer activations cross at a deep cut, but the models that are averaged are large.",

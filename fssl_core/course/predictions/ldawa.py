@@ -11,7 +11,7 @@ from fssl_core.course.exercise import prediction
 
 @prediction(
     "ldawa/fig2/radius",
-    record="ldawa/fig2.laptop",
+    record=("ldawa/fig2", "laptop"),
     unit="percent",
     within=4,
     too_low="Its layers are multiplied by cosines in every round: look at the two norms.",
@@ -35,7 +35,7 @@ def turning():
 
 @prediction(
     "ldawa/fig4/longer",
-    record="ldawa/fig4.laptop",
+    record=("ldawa/fig4", "laptop"),
     unit="times",
     within=2,
     too_low="Under L-DAWA the layer is short after the first round already, and then turns further and loses more.",
@@ -49,7 +49,7 @@ def longer(record):
 
 @prediction(
     "ldawa/fig5/apart",
-    record="ldawa/fig5.laptop",
+    record=("ldawa/fig5", "laptop"),
     unit="points",
     within=2.5,
     too_low="A model that lost most of its loss late is also behind in accuracy.",
@@ -73,7 +73,7 @@ def drop():
 
 @prediction(
     "ldawa/headline/positive",
-    record="ldawa/headline.laptop",
+    record=("ldawa/headline", "laptop"),
     unit="gains",
     within=1,
     too_low="Most gains are larger than what is won by choosing the best of four variants.",
@@ -96,7 +96,7 @@ def left():
 
 @prediction(
     "ldawa/table2/gain",
-    table="ldawa/table2",
+    table=("ldawa", "table2"),
     unit="points",
     within=0.15,
     too_low="The two are nearly equal. Look up EUC's cell.",
@@ -110,7 +110,7 @@ def gain(table):
 
 @prediction(
     "ldawa/table3/pairs",
-    table="ldawa/table3",
+    table=("ldawa", "table3"),
     unit="pairs",
     within=0,
     too_low="There are more. Compare the two partitions' cells pair by pair.",
@@ -124,7 +124,7 @@ def pairs(table):
 
 @prediction(
     "ldawa/table4/down",
-    table="ldawa/table4",
+    table=("ldawa", "table4"),
     unit="steps",
     within=0,
     too_low="The rows rise from end to end, and not at every step.",
@@ -137,7 +137,7 @@ def down(table):
 
 @prediction(
     "ldawa/table5/share",
-    table="ldawa/table5",
+    table=("ldawa", "table5"),
     unit="percent",
     within=6,
     too_low="Six points are much where the baseline has less than twenty.",
@@ -161,7 +161,7 @@ def never():
 
 @prediction(
     "ldawa/table7/smallest",
-    table="ldawa/table7",
+    table=("ldawa", "table7"),
     unit="points",
     within=0.7,
     too_low="No base gains as little as that.",
@@ -175,7 +175,7 @@ def smallest(table):
 
 @prediction(
     "ldawa/beyond_aggregation/shrinking",
-    record="ldawa/beyond_aggregation.laptop",
+    record=("ldawa/beyond_aggregation", "laptop"),
     unit="points",
     within=4,
     too_low="Look at the standard error, and multiply it by Student's factor and not by 2.",

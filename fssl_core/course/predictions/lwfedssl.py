@@ -14,7 +14,7 @@ from fssl_core.federation.schedule import schedule
 
 @prediction(
     "lwfedssl/beyond_frontier/images",
-    record="lwfedssl/beyond_frontier.laptop",
+    record=("lwfedssl/beyond_frontier", "laptop"),
     unit="images",
     within=4,
     too_low="One image costs two views, three tensors of 16 KiB, and that in each of 24 epochs: about 2 MiB.",
@@ -104,7 +104,7 @@ def pairs():
 
 @prediction(
     "lwfedssl/table2/largest",
-    table="lwfedssl/table2",
+    table=("lwfedssl", "table2"),
     unit="points",
     within=1,
     too_low="The average hides it. On which set are there many classes with few images?",
@@ -118,7 +118,7 @@ def largest(table):
 
 @prediction(
     "lwfedssl/table3/dominated",
-    table="lwfedssl/table3",
+    table=("lwfedssl", "table3"),
     unit="rows",
     within=0,
     too_low="Compare each row with layer-wise training with six layers, too.",
@@ -208,7 +208,7 @@ def f1():
 
 @prediction(
     "lwfedssl/table10/ratio",
-    record="lwfedssl/table10.laptop",
+    record=("lwfedssl/table10", "laptop"),
     unit="",
     within=0.01,
     too_low="Most of a block is linear in the tokens, and only its attention quadratic.",

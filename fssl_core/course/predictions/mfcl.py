@@ -79,7 +79,7 @@ def left():
 
 @prediction(
     "mfcl/fig9/purity",
-    record="mfcl/fig9.laptop",
+    record=("mfcl/fig9", "laptop"),
     unit="percent",
     within=6,
     too_low="Chance is 10 %. Pixels of two images of a class are a little more alike than others.",
@@ -103,7 +103,7 @@ def macs():
 
 @prediction(
     "mfcl/table2/leads",
-    table="mfcl/table2",
+    table=("mfcl", "table2"),
     unit="columns",
     within=0,
     too_low="It leads in all of the most severe columns.",
@@ -130,7 +130,7 @@ def images():
 
 @prediction(
     "mfcl/table4/vectors",
-    table="mfcl/table4",
+    table=("mfcl", "table4"),
     unit="vectors",
     within=0,
     too_low="More fit below FedPAC's traffic.",
@@ -147,7 +147,7 @@ def vectors(table):
 
 @prediction(
     "mfcl/table5/modular",
-    table="mfcl/table5",
+    table=("mfcl", "table5"),
     unit="points",
     within=6,
     too_low="That much modular training does not cost, even with batch norm.",
@@ -182,7 +182,7 @@ def error():
 
 @prediction(
     "mfcl/table8/negative",
-    record="mfcl/table8.laptop",
+    record=("mfcl/table8", "laptop"),
     unit="SSIM",
     within=0.1,
     too_low="Not every structure is turned around: the dark background of a digit has none.",
@@ -194,7 +194,7 @@ def negative(record):
 
 @prediction(
     "mfcl/table14/curves",
-    table="mfcl/table14",
+    table=("mfcl", "table14"),
     unit="curves",
     within=0,
     too_low="Look at Orchestra, and at FedEMA.",
@@ -232,7 +232,7 @@ def expected_range():
 
 @prediction(
     "mfcl/table17/doubling",
-    table="mfcl/table17",
+    table=("mfcl", "table17"),
     unit="points",
     within=0.15,
     too_low="It gains a little at some steps. Look along its row.",

@@ -14,7 +14,7 @@ GIB = 2**30  # bytes
 
 @prediction(
     "mocosfl/beyond_resistance/fresh_attack",
-    record="mocosfl/beyond_resistance.laptop",
+    record=("mocosfl/beyond_resistance", "laptop"),
     unit="SSIM",
     within=0.08,
     too_low="The client part was hidden from an attacker with a small network and little time. This one has more.",
@@ -75,7 +75,7 @@ def two_keys():
 
 @prediction(
     "mocosfl/table1/cells",
-    table="mocosfl/table1",
+    table=("mocosfl", "table1"),
     unit="cells",
     within=0,
     too_low="Subtract cell by cell. More of them are in that range.",
@@ -102,7 +102,7 @@ def steps():
 
 @prediction(
     "mocosfl/table3/largest",
-    table="mocosfl/table3",
+    table=("mocosfl", "table3"),
     unit="points",
     within=0.5,
     too_low="One pair gains more.",
@@ -127,7 +127,7 @@ def traffic():
 
 @prediction(
     "mocosfl/table4/worth",
-    record="mocosfl/table4.laptop",
+    record=("mocosfl/table4", "laptop"),
     unit="points",
     within=8,
     too_low="More labels help the head, but they do not make up for features that do not separate the classes.",

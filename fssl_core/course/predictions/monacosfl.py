@@ -9,7 +9,7 @@ from fssl_core.training.toy import share_followed
 
 @prediction(
     "monacosfl/beyond_tradeoff/cheapest",
-    record="monacosfl/beyond_tradeoff.laptop",
+    record=("monacosfl/beyond_tradeoff", "laptop"),
     unit="",
     within=0,
     too_low="There the activations are large, and they do not shrink by synchronising.",
@@ -23,7 +23,7 @@ def cheapest(record):
 
 @prediction(
     "monacosfl/fig1/coarser",
-    record="monacosfl/fig1.laptop",
+    record=("monacosfl/fig1", "laptop"),
     unit="",
     within=0,
     too_low="That far towards the input activations are still the larger part, even with 4 bits.",
@@ -60,7 +60,7 @@ def cheapest_at_32():
 
 @prediction(
     "monacosfl/fig3/rarely",
-    record="monacosfl/fig3.laptop",
+    record=("monacosfl/fig3", "laptop"),
     unit="synchronisations in an epoch",
     within=0,
     too_low="It is the cheapest with more synchronisations already.",
@@ -97,7 +97,7 @@ def late():
 
 @prediction(
     "monacosfl/fig6/loss",
-    record="monacosfl/fig6.laptop",
+    record=("monacosfl/fig6", "laptop"),
     unit="nats",
     within=0.5,
     too_low="Who tells the clients apart has to guess among the keys of one of them, instead of among all.",
@@ -122,7 +122,7 @@ def share():
 
 @prediction(
     "monacosfl/fig8/mean_image",
-    record="monacosfl/fig8.laptop",
+    record=("monacosfl/fig8", "laptop"),
     unit="MSE",
     within=0.015,
     too_low="It is the variance of a pixel. Most pixels of a digit are dark, but some differ by nearly 1.",
@@ -134,7 +134,7 @@ def mean_image(record):
 
 @prediction(
     "monacosfl/fig9/jump",
-    record="monacosfl/fig9.laptop",
+    record=("monacosfl/fig9", "laptop"),
     unit="times",
     within=2,
     too_low="The momentum models of clients that were away are far from the online models that they are given now.",
