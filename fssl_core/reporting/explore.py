@@ -32,7 +32,7 @@ PARTS = {"activation_bytes": "activations and gradients", "sync_bytes": "paramet
 RULES = {"one-way": "one way", "two-way": "two ways", "two-way-momentum": "two ways, momentum models too"}
 
 
-def recorded_profiles(artifact: str) -> list[str]:
+def profiles_of(artifact: str) -> list[str]:
     """The profiles at which an artifact, such as ``"monacosfl/fig6"``, is recorded, the most faithful first.
 
     Raises:
@@ -52,7 +52,7 @@ def recorded(artifact: str, profile: str) -> pd.DataFrame:
         FsslError: nothing is recorded.
         SettingError: nothing is recorded at this profile.
     """
-    check_choice("profile", profile, recorded_profiles(artifact))
+    check_choice("profile", profile, profiles_of(artifact))
     about, frame = records.about_record(artifact, profile), records.recorded_results(artifact, profile)
     seeds = f"seeds {records.seeds_in_words(about['seeds'])}" if about.get("seeds") else ""
     frame.attrs["subtitle"] = " · ".join(filter(None, [f"profile {profile}", about.get("data", ""), seeds]))
@@ -99,7 +99,7 @@ def one_cut(results: pd.DataFrame, cut_layer: int, method: str = BOTH, accuracy:
 
 
 @use_style()
-def client_traffic(traffic: pd.DataFrame, network: str, rule: str, cut_layer: int) -> Figure:
+def traffic_by_cut(traffic: pd.DataFrame, network: str, rule: str, cut_layer: int) -> Figure:
     """Bytes of a client and epoch by cut, activations below parameters, with one cut written out.
 
     Args:

@@ -33,7 +33,7 @@ def line(axes, name: str) -> dict[float, float]:
 
 
 def test_a_record_knows_its_profile_data_and_seeds(results):
-    assert explore.recorded_profiles("monacosfl/beyond_tradeoff") == ["workstation", "laptop"]
+    assert explore.profiles_of("monacosfl/beyond_tradeoff") == ["workstation", "laptop"]
     assert results.attrs["subtitle"] == "profile laptop · scattered-digits · seeds 0, 1, 2"
     with pytest.raises(SettingError, match="profile='paper' cannot be used"):
         explore.recorded("monacosfl/beyond_tradeoff", "paper")
@@ -54,7 +54,7 @@ def test_one_cut_draws_the_means_over_seeds_and_writes_out_those_of_the_cut(resu
 def test_outside_of_a_clone_it_is_said_where_records_are(tmp_path, monkeypatch):
     monkeypatch.setattr("fssl_core.papers.records.records_root", lambda: tmp_path)
     with pytest.raises(FsslError, match=r"No record of monacosfl/fig6 is in .*: open this in a clone of the project"):
-        explore.recorded_profiles("monacosfl/fig6")
+        explore.profiles_of("monacosfl/fig6")
 
 
 def test_one_method_leaves_the_axes_as_they_are(results):
@@ -64,7 +64,7 @@ def test_one_method_leaves_the_axes_as_they_are(results):
 
 
 def test_client_traffic_stacks_both_parts_and_names_the_cheapest_cut(traffic):
-    (axes,) = explore.client_traffic(traffic, "resnet18, cifar", "two-way", 5).axes
+    (axes,) = explore.traffic_by_cut(traffic, "resnet18, cifar", "two-way", 5).axes
     rows = traffic[(traffic.architecture == "resnet18") & (traffic.rule == "two-way")].sort_values("cut_layer")
     tops = [bar.get_y() + bar.get_height() for bar in axes.containers[1]]
     assert tops == pytest.approx((rows.total_bytes / 2**20).tolist())
@@ -83,8 +83,8 @@ def test_bad_choices_are_refused_by_name(results, traffic, distances):
         (lambda: explore.one_cut(results, 4), "cut_layer=4"),
         (lambda: explore.one_cut(results, 5, "SFL"), "method='SFL'"),
         (lambda: explore.one_cut(results, 5, accuracy="top-5"), "accuracy='top-5'"),
-        (lambda: explore.client_traffic(traffic, "vgg", "two-way", 5), "network='vgg'"),
-        (lambda: explore.client_traffic(traffic, "resnet18, cifar", "all", 5), "rule='all'"),
+        (lambda: explore.traffic_by_cut(traffic, "vgg", "two-way", 5), "network='vgg'"),
+        (lambda: explore.traffic_by_cut(traffic, "resnet18, cifar", "all", 5), "rule='all'"),
         (lambda: explore.momentum_distance(distances, "long", 1), "setting='long'"),
     ]:
         with pytest.raises(SettingError, match=message):
