@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from tqdm import tqdm
 
-LONGEST = 300  # characters of what another machine said
+LONGEST = 300  # characters of what others said
 TRANSIENT = {"fssl": "transient"}  # metadata of outputs that are for whoever is watching: `fssl refresh` drops them
 
 _seen: set[str] = set()
@@ -20,9 +20,14 @@ def notice(message: str) -> None:
 
 
 def printable(text: object) -> str:
-    """What another machine said, fit for a terminal and a log: one line, no control characters, not too long."""
-    line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+    """What others said, such as a file or another machine, fit for a terminal and a log: one line that is not too long.
+
+    Control characters are replaced: they move a terminal's cursor.
+    """
+    text = str(text)
+    line = " ".join(text[:LONGEST].split())
+    line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+    return line if len(text) <= LONGEST else f"{line} ..."
 
 
 def say(text: str) -> None:

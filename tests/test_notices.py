@@ -32,3 +32,8 @@ def test_a_kernel(monkeypatch):
     shell = SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     assert notices.in_kernel()
+
+
+def test_what_others_said_is_one_short_line():
+    assert notices.printable("two\n  lines\tand \x1b[2J") == "two lines and \N{REPLACEMENT CHARACTER}[2J"
+    assert notices.printable(ValueError("x" * 10**6)) == "x" * notices.LONGEST + " ..."

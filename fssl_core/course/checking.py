@@ -15,7 +15,7 @@ from typing import Any
 from fssl_core import settings
 from fssl_core.course.exercise import Exercise, Prediction, Wrong, as_number, find_exercise, unanswered
 from fssl_core.errors import Interrupted, SettingError
-from fssl_core.notices import in_kernel
+from fssl_core.notices import in_kernel, printable
 from fssl_core.papers.records import recorded_results
 from fssl_core.random import generator
 
@@ -111,7 +111,7 @@ def checked(known: Exercise, answer: Any, seed: int = 0) -> Result:
     except _StudentsError as raised:
         return Result(known.id, "check", "not yet", "error", str(raised))
     except Exception as error:  # an answer so odd that the test fails on it
-        text = _sentence(f"the answer could not be tested: {type(error).__name__}: {_one_line(error)}")
+        text = _sentence(f"the answer could not be tested: {type(error).__name__}: {printable(error)}")
         if not callable(answer) and "not callable" in str(error):
             text = f"The answer is to be a function, and this is a {type(answer).__name__}: name it, do not call it."
         return Result(known.id, "check", "not yet", "untested", text)
@@ -192,7 +192,7 @@ def _watched(function: Callable) -> Callable:
 
 def _error_text(error: BaseException, function: Callable, what: str = "") -> str:
     """Kind and message of an error, and the last line of the student's own code that led to it."""
-    text = what or f"Your code raises {type(error).__name__}: {_one_line(error)}"
+    text = what or f"Your code raises {type(error).__name__}: {printable(error)}"
     space = getattr(function, "__globals__", None)
     own = [(frame, number) for frame, number in traceback.walk_tb(error.__traceback__) if frame.f_globals is space]
     if not own:
@@ -200,10 +200,6 @@ def _error_text(error: BaseException, function: Callable, what: str = "") -> str
     frame, number = own[-1]
     code = linecache.getline(frame.f_code.co_filename, number).strip()
     return f"{text}, in line {number}" + (f": {code}" if code else ".")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _sentence(text: str) -> str:

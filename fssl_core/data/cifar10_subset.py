@@ -20,6 +20,7 @@ from fssl_core.data.datasets import DOWNLOADS, find_dataset, how_to_get
 from fssl_core.data.outlines import OUTLINES
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write
+from fssl_core.notices import printable
 
 SHA256 = {  # of the files that the recorded runs read
     "data_batch_1": "d1b0fcf1cc0f136d925fe5b3a38a945fcf9a6bf3d9f6eaea2de23bb85b346a28",
@@ -64,7 +65,7 @@ def write_subset(folder: Path) -> Path:
         raise DataError(
             f"{source} does not hold the official files of CIFAR-10, with 50,000 training and 10,000 test images of "
             f"the classes {', '.join(CLASSES)}: here are {counts[0]:,} and {counts[1]:,} of the classes "
-            f"{readers.one_line(', '.join(classes))}. Move them away, then: fssl data cifar10 --download"
+            f"{printable(', '.join(classes))}. Move them away, then: fssl data cifar10 --download"
         )
     files = contents(train, test, places())
     others = [name for name, content in files.items() if hashlib.sha256(content).hexdigest() != SHA256[name]]

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from fssl_core.data import digests
-from fssl_core.data.readers import Parts, damaged, one_line
+from fssl_core.data.readers import Parts, damaged
 from fssl_core.errors import DataError
 from fssl_core.files import atomic_write, open_file
-from fssl_core.notices import notice
+from fssl_core.notices import notice, printable
 from fssl_core.paths import runs_root
 from fssl_core.resources import cores
 
@@ -133,7 +133,7 @@ def _list_classes(split: Path, folder: Path) -> Files:
         if entry.name.startswith(".") or not entry.is_dir():
             continue
         if name in files or not name.isprintable():
-            raise DataError(f"{split} has a class {one_line(name)!r} twice, or its name cannot be printed: rename it.")
+            raise DataError(f"{split} has a class {printable(name)!r} twice, or its name cannot be printed: rename it.")
         files[name] = _images_below(entry)
     empty = sorted(name for name, paths in files.items() if not paths)
     if not files or empty:
@@ -153,7 +153,7 @@ def _listed(folder: Path) -> Files:
         label = rest.partition("\t")[0]
         if name not in unlisted or not _is_image(name) or not label or not label.isprintable():
             raise DataError(
-                f"{table}, line {number}: {one_line(line[:80])!r} should be the name of an image in {images} and its "
+                f"{table}, line {number}: {printable(line[:80])!r} should be the name of an image in {images} and its "
                 "class, with a tab between."
             )
         unlisted.remove(name)  # a second line for it is refused

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from fssl_core.errors import DataError
 from fssl_core.files import open_file
+from fssl_core.notices import printable
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
 Parts = tuple[Split, Split, tuple[str, ...]]  # train, test, class names
@@ -45,13 +46,8 @@ def damaged(path: Path, remedy: str = FETCH_ANEW) -> Iterator[None]:
     except PermissionError as error:
         raise DataError(f"{error.filename or path} may not be read by this user: change its permissions.") from error
     except Exception as error:  # a parser may raise anything on broken input
-        reason = one_line(str(error)) or type(error).__name__
+        reason = printable(error) or type(error).__name__
         raise DataError(f"{path} is damaged or cut short ({reason}). {remedy}") from error
-
-
-def one_line(text: str) -> str:
-    """Text that may hold something of a file, fit for a message: short, and nothing that moves a terminal's cursor."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text[:200].split()))
 
 
 def _at_most(content: bytes) -> bytes:
@@ -109,7 +105,7 @@ class PickledArray:
             case (1, (int(rows), int(columns)), _PickledType(name="u1"), False, str() | bytes() as content):
                 content = bytearray(content, "latin1") if isinstance(content, str) else bytearray(content)
             case (1, _, _PickledType(name=str(name)), *_):
-                raise ValueError(f"an array of {one_line(name)}, where bytes (u1) in rows and columns are expected")
+                raise ValueError(f"an array of {printable(name)}, where bytes (u1) in rows and columns are expected")
             case _:
                 raise ValueError("an array without content")
         if rows < 1 or columns < 1 or rows * columns != len(content):
@@ -142,7 +138,7 @@ class _ImageUnpickler(pickle.Unpickler):
         if (module, name) == ("numpy", "ndarray"):
             return None  # an argument of _reconstruct
         raise DataError(
-            f"{self.path} asks for {one_line(f'{module}.{name}')}, which no image set needs: it was not loaded, as it "
+            f"{self.path} asks for {printable(f'{module}.{name}')}, which no image set needs: it was not loaded, as it "
             f"could run arbitrary code. {FETCH_ANEW}"
         )
 
