@@ -306,8 +306,9 @@ def _record(arguments: argparse.Namespace) -> int:
 
 def _tell_outcome(table: "pd.DataFrame", where: str) -> int:
     """What became of notebooks, where their figures are, and the exit status."""
-    short = {name: name.removeprefix("claims ") for name in table}
-    print(_text(table.drop(columns=["figure", "notebook"]).rename(columns=short)))
+    from fssl_core.experiments.notebooks import CLAIMS
+
+    print(_text(table.drop(columns=["figure", "notebook"]).rename(columns=CLAIMS)))
     if table["figure"].notna().any():
         print(f"\n{where}")
     return int((table["status"] == "failed").any())

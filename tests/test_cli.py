@@ -43,8 +43,10 @@ def executed(monkeypatch):
     def execute(ids, **options):
         calls.append((ids, options))
         rows = [("monacosfl/fig6", "ok", 3.25, 2, "figures/fig6.png"), ("monacosfl/fig10", "failed", 12.0, None, None)]
-        columns = ["artifact", "status", "seconds", "claims held", "figure"]
-        table = pd.DataFrame(rows, columns=columns).astype({"claims held": "Int64"}).assign(notebook="build/x.ipynb")
+        columns = ["artifact", "status", "seconds", "claims reproduced", "figure"]
+        table = (
+            pd.DataFrame(rows, columns=columns).astype({"claims reproduced": "Int64"}).assign(notebook="build/x.ipynb")
+        )
         return table[table["artifact"].isin(ids)] if ids else table
 
     monkeypatch.setattr(notebooks, "execute", execute)
@@ -67,8 +69,8 @@ def test_list(project, capsys):
 def test_reproduce_prints_a_table_and_fails_when_a_notebook_fails(project, executed, capsys):
     assert cli.main(["reproduce"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "artifact         status  seconds  held",
-        "monacosfl/fig6   ok         3.25     2",
+        "artifact         status  seconds  reproduced",
+        "monacosfl/fig6   ok         3.25           2",
         "monacosfl/fig10  failed     12.0",
         "",
         "Figures and numbers: build/figures/<artifact>.smoke.*",

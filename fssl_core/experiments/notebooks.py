@@ -35,7 +35,7 @@ from fssl_core.settings import check_choice, check_range
 if TYPE_CHECKING:
     import pandas as pd
 
-_CLAIMS = {
+CLAIMS = {
     f"claims {word}": word for word in ("reproduced", "contradicted", "inconclusive", "not run")
 }  # column: record
 _NAME = re.compile(r"[a-z0-9_]+")
@@ -260,7 +260,7 @@ def execute(
             _compute_on(cluster, ids, profile, parameters)
         rows = {outcome.task.notebook.id: _row(outcome, profile) for outcome in run_tasks(tasks, jobs)}
     table = pd.DataFrame([rows[notebook.id] for notebook in notebooks])
-    return table.astype(dict.fromkeys(_CLAIMS, "Int64"))
+    return table.astype(dict.fromkeys(CLAIMS, "Int64"))
 
 
 def _compute_on(address: str, ids: Sequence[str], profile: str, parameters: Mapping[str, Any]) -> None:
@@ -399,12 +399,12 @@ def _failure(executed: Path, stderr: str) -> str:
 
 
 def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
-    notebook, row = outcome.task.notebook, dict.fromkeys([*_CLAIMS, "figure"])
+    notebook, row = outcome.task.notebook, dict.fromkeys([*CLAIMS, "figure"])
     path = notebook.result_path(profile)
     written = path.exists() and path.stat().st_mtime > outcome.started - 1  # clocks of file systems are coarse
     if written and not outcome.error:
         counts = json.loads(path.read_text(encoding="utf-8")).get("claims", {})
-        row |= {column: counts.get(verdict) for column, verdict in _CLAIMS.items()}
+        row |= {column: counts.get(verdict) for column, verdict in CLAIMS.items()}
         figure = path.with_suffix(".png")
         row["figure"] = shown_path(figure) if figure.exists() else None
     return {

@@ -44,8 +44,7 @@ def beside_paper(quantities: Iterable[Quantity], *, profile: str) -> pd.DataFram
     """
     rows = []
     for quantity in quantities:
-        values = np.atleast_1d(np.array([] if quantity.ours is None else quantity.ours, dtype=float))
-        values = values[~np.isnan(values)]
+        values = _values(quantity.ours)
         if len(values) == 0:
             ours = NOT_RUN
         elif len(values) == 1:
@@ -112,10 +111,16 @@ def beside_cells(
     quoted = dict(zip(named, printed["cited_from"].notna(), strict=True)) if "cited_from" in printed else {}
     table["paper"] += [" (quoted)" if quoted.get(key) else "" for key in keys]
     table["ours"] = [
-        f"{shown}: {reasons[key]}" if shown == NOT_RUN and key in reasons else shown
+        f"{shown}: {reasons[key]}" if key in reasons and not len(_values(ours.get(key))) else shown
         for shown, key in zip(table["ours"], keys, strict=True)
     ]
     return pd.concat([pd.DataFrame(keys, columns=on), table], axis=1)
+
+
+def _values(ours: float | Sequence[float] | None) -> np.ndarray:
+    """Those that there are."""
+    values = np.atleast_1d(np.array([] if ours is None else ours, dtype=float))
+    return values[~np.isnan(values)]
 
 
 def _cell(key: Iterable[Any]) -> tuple:
