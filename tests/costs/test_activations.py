@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fssl_core.costs import saved_bytes
 from fssl_core.costs.activations import (
     ATTENTION,
     PRECISIONS,
@@ -14,6 +13,7 @@ from fssl_core.costs.activations import (
     block_saved_bytes,
     client_memory,
 )
+from fssl_core.costs.compute import saved_bytes
 from fssl_core.costs.layerwise import GB
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS, schedule

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import fssl_core.papers
-from fssl_core.costs import (
+from fssl_core.costs.compute import (
     MOCOSFL_PASSES,
     Memory,
     compute_table,

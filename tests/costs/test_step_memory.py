@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fssl_core.costs import saved_bytes
 from fssl_core.costs.activations import ADAMW_STATES, SavedActivations, client_memory
+from fssl_core.costs.compute import saved_bytes
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS
 from fssl_core.objectives import SimCLR

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 import fssl_core.papers
-from fssl_core.costs import RULES, engine_traffic, split_traffic, traffic_table
+from fssl_core.costs.traffic import RULES, engine_traffic, split_traffic, traffic_table
 from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone, cut
 

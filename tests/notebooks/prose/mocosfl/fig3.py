@@ -1,4 +1,4 @@
-from fssl_core.costs import compute_table
+from fssl_core.costs.compute import compute_table
 from fssl_core.experiments import averaging_settings
 from fssl_core.models import build_backbone, cut
 from tests.notebooks.prose.recorded import record, rows

@@ -1,4 +1,4 @@
-from fssl_core.costs import engine_traffic
+from fssl_core.costs.traffic import engine_traffic
 from fssl_core.models import build_backbone
 from tests.notebooks.prose.recorded import comparisons, record
 
