@@ -3,6 +3,7 @@
 A notebook says what its owner wants it to say. Executed anew, it says what its code does.
 """
 
+import asyncio
 import json
 import sys
 import time
@@ -80,7 +81,7 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
         return None
     problem = ""
     if execute:
-        print(f"fssl: executing {path}", file=sys.stderr)
+        print(f"fssl: executing {path}; a cell may take {CELL_SECONDS // 60} minutes, Ctrl-C ends all", file=sys.stderr)
         problem = _executed(notebook)
     results = _results(notebook)
     if not results:  # each check and prediction shows something, also of what is not answered
@@ -140,6 +141,13 @@ def _results(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
     return found
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Of nbclient's two ends of an interrupt the right one: its own handler ends the kernel and goes on without one."""
+
+    def add_signal_handler(self, *_: Any) -> None:
+        raise RuntimeError("signals are asyncio's, which ends what runs")  # nbclient takes that for another thread
+
+
 def _executed(notebook: NotebookNode) -> str:
     """Execute it in place; a cell that fails does not stop the others. Returns what went wrong, or nothing."""
     from jupyter_client.kernelspec import KernelSpecManager
@@ -163,7 +171,8 @@ def _executed(notebook: NotebookNode) -> str:
         resources={"metadata": {"path": str(project_root())}},
     )
     try:
-        client.execute(cleanup_kc=True)  # the kernel ends, too, which is ours and not the client's
+        with asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(client.async_execute(cleanup_kc=True))  # the kernel ends, too, which is ours, not the client's
     except Exception as error:  # the kernel died, or did not start
         return f"could not be executed: {type(error).__name__}: {printable(error)}"
     if time.monotonic() > deadline:

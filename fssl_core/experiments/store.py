@@ -332,6 +332,9 @@ def lock_of(folder: Path) -> FileLock:
     return FileLock(folder / "lock", fallback_to_soft=False)
 
 
+asked: set[str] = set()  # keys of the runs that this process asked for; a notebook's set-up starts it anew
+
+
 def run(settings: Settings, *, progress: bool = True) -> Run:
     """Compute a run, or resume it, unless it is finished; wait if another process is computing it.
 
@@ -345,6 +348,7 @@ def run(settings: Settings, *, progress: bool = True) -> Run:
         KeyboardInterrupt: the next call resumes; in a notebook this takes one line.
     """
     handle = Run(settings)
+    asked.add(settings.key)
     if dry_run.collected([settings]):
         return handle
     if not handle.finished:
@@ -376,6 +380,7 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
     if isinstance(settings, Settings | str) or not isinstance(settings, Iterable):
         raise SettingError("settings", settings, "a list of settings of runs")
     handles = [Run(item) for item in settings]
+    asked.update(handle.settings.key for handle in handles)
     if dry_run.collected([handle.settings for handle in handles]):
         return pd.DataFrame([{**flat(handle.settings.as_dict()), "key": handle.settings.key} for handle in handles])
     digests = digests_of(handle.settings for handle in handles)  # once for all: a large folder takes a second

@@ -20,11 +20,11 @@ import torch
 import fssl_core
 from fssl_core.claims.judge import check_claims
 from fssl_core.claims.verdict import OURS, table
-from fssl_core.errors import SettingError
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.notebooks import stored_parameters
 from fssl_core.experiments.parameters import changed_parameters, take_parameters
 from fssl_core.experiments.provenance import cpu_name, git_state
-from fssl_core.experiments.store import stored_run
+from fssl_core.experiments.store import asked, stored_run
 from fssl_core.files import atomic_write
 from fssl_core.papers.records import about_record
 from fssl_core.papers.reference import WORKS
@@ -82,10 +82,21 @@ class Artifact:
         artifact = cls(id, values["profile"], changed_parameters(values, defaults or values))
         artifact._now = namespace
         artifact._taken = {name: values[name] for name in NOT_FILLED_IN if name in values}
+        asked.clear()
         return artifact
 
-    def _check_current(self) -> None:
-        """What a notebook shows and saves would go by a name that is no longer its own."""
+    def _check_current(self, *tables: pd.DataFrame | None) -> None:
+        """What a notebook shows and saves would go by a name that is no longer its own.
+
+        Args:
+            tables: of what is shown; of runs, they have their keys.
+        """
+        keys = {key for table in tables if table is not None and "key" in table for key in table["key"].dropna()}
+        if self._taken and not keys <= asked:
+            raise FsslError(
+                "These are results of before the set-up, perhaps of another profile: run the cells of the sweep again, "
+                "and all below them. Runs that are finished take no time."
+            )
         for name, taken in self._taken.items():
             if (now := self._now.get(name, taken)) != taken:
                 expected = f"{taken!r}, as it was at the set-up: run the cell below *Set-up* again, and all below it"
@@ -117,7 +128,7 @@ class Artifact:
         is that on its record. Where parameters were changed, the profile is marked: the verdict is about another
         experiment than its own.
         """
-        self._check_current()
+        self._check_current(results)
         claims = table(check_claims(self.id, pd.read_csv(io.StringIO(_csv(results))), self.profile))
         return claims.assign(profile=f"{self.profile}, changed") if self.changed else claims
 
@@ -146,6 +157,7 @@ class Artifact:
             settings: for a result without runs, what it was computed with. Its device is the CPU, and its seconds
                 those since this object was made.
         """
+        self._check_current(runs)
         keys = [] if runs is None else list(dict.fromkeys(runs["key"]))
         stored = [stored_run(key) for key in keys]
         if stored:

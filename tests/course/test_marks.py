@@ -4,6 +4,10 @@ import csv
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -150,6 +154,23 @@ def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(t
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
+def test_ctrl_c_ends_a_report_and_the_cell_that_is_running(tmp_path):
+    """nbclient ended the kernel and gave the student the blame; the next notebook was executed."""
+    started = tmp_path / "started"
+    for name in ("one", "two"):
+        endless = f"with open({str(started)!r}, 'a') as file:\n    file.write('.')\nwhile True: pass"
+        hand_in(tmp_path / f"{name}.ipynb", cell("averaging/fedavg", source=endless))
+    command = [sys.executable, "-m", "fssl_core.cli", "course", "report", str(tmp_path), "--execute"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not started.exists() and process.poll() is None:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert started.read_text() == "."
+    assert "Traceback" not in errors
+
+
 def test_a_notebook_ends_though_a_cell_does_not_let_itself_be_interrupted(tmp_path, monkeypatch):
     endless = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)"
     hand_in(tmp_path / "a.ipynb", cell("averaging/fedavg", source=endless), cell("averaging/divide", source="1"))

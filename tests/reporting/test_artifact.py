@@ -8,11 +8,13 @@ from matplotlib.figure import Figure
 from fssl_core.claims.judge import check_claims
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.provenance import cpu_name
+from fssl_core.experiments.store import asked
 from fssl_core.papers.records import recorded_results
 from fssl_core.reporting.artifact import Artifact
 
 RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]} | {"seed": 0})
 RESULTS = pd.concat([RESULTS, RESULTS.assign(seed=1)], ignore_index=True).assign(norm="group", photograph="china")
+RESULTS["similarity_other"] = 0.2
 
 
 @pytest.fixture
@@ -235,6 +237,15 @@ def test_a_notebook_gives_its_parameters_and_the_artifact_knows_what_was_changed
             with pytest.raises(SettingError, match=rf"{name}={value!r} cannot be used: expected .* run the cell below"):
                 use()
         namespace |= before
+    before_set_up = RESULTS.assign(key="of another profile")
+    for use in (
+        lambda table: artifact.check_claims(table),
+        lambda table: artifact.save(drawing(), RESULTS, data="digits", runs=table),
+    ):
+        with pytest.raises(FsslError, match="These are results of before the set-up"):
+            use(before_set_up)
+    asked.add("of another profile")  # as run_all does
+    artifact._check_current(before_set_up)
     with pytest.raises(SettingError, match=r"profile='fast' cannot be used: expected one of smoke, laptop"):
         Artifact.of_notebook("monacosfl/fig6", namespace | {"profile": "fast"})
     del namespace["overrides"]
