@@ -97,7 +97,8 @@ class Saver:
         if now - self._saved >= self.pace.wait(self._cost) and not self._writing:
             self._save(state, now)
         elif self.pace.apart and now - self._copied >= self.pace.pause(self._copying):
-            self._held = self._copy(state())
+            copy = self._copy(state())
+            self._held = self._held if copy is None else copy  # an older one is better than none
             self._copied = time.monotonic()
             self._copying = self._copied - now
 

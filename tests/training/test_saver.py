@@ -184,6 +184,21 @@ def test_where_memory_is_short_a_state_is_written_without_a_copy(tmp_path, monke
 # ---------------------------------------------------------------- interrupts and errors
 
 
+def test_where_memory_gets_short_an_interrupt_saves_the_copy_of_before(tmp_path, monkeypatch):
+    def state_of(step):
+        if step == 3:
+            monkeypatch.setattr(saver_module, "available_memory", lambda: 20.0)  # the state has 12 bytes
+        return state(step)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    checkpoint = Checkpoint(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train(Saver(checkpoint, NEVER), state_of, steps=4, then=interrupted)
+    assert checkpoint.load()["step"] == 2
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, SystemExit])
 def test_an_interrupt_or_error_saves_the_last_state(tmp_path, error):
     checkpoint = Checkpoint(tmp_path)
