@@ -263,6 +263,7 @@ class AveragingTrainer(RoundTrainer):
             for client in range(s.clients)
         ]
         self.rows: list[dict[str, float]] = []  # figures of this round's clients so far
+        self._stored: list[Tensor] = []  # their models as states of this round have them: each is copied once
         self.skipped: Tensor | None = None  # layers that were not exchanged at the end of the last round, bool [L]
         self.moved: Tensor | None = None  # how far clients' layers were from the global ones, [L]
         self.layer_rows: list[dict[str, Any]] = []
@@ -335,7 +336,7 @@ class AveragingTrainer(RoundTrainer):
         Args:
             sampled: the clients that they are of, in order; :attr:`rows` has what each reported.
         """
-        rows, self.rows = self.rows, []
+        rows, self.rows, self._stored = self.rows, [], []
         distances = divergence(self.trained)
         done = self.aggregate(sampled, torch.tensor([row.pop("last_epoch_loss") for row in rows]))
         # Of a figure that some clients lack, as one without negatives, the mean is over the others.
@@ -653,10 +654,11 @@ class AveragingTrainer(RoundTrainer):
         exchanged = {"contributions": self.contributions, "pooled": self.pooled}
         measured = self._measured(len(self.settings.taking_part(self.finished)))
         received = sum(position < len(self.rows) for position in measured)  # rows of this round
+        self._stored += [self.trained.row(row) for row in range(len(self._stored), received)]
         return super().state_dict() | {
             "memory": Settled(self.memory),
             "rows": self.rows,
-            "trained": Settled(self.trained.row(row) for row in range(received)),
+            "trained": Settled(self._stored),
             "summed": None if self.summed is None else self.summed.total,
             "skipped": self.skipped,
             "moved": self.moved,
@@ -667,9 +669,10 @@ class AveragingTrainer(RoundTrainer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
-        if state["trained"]:
+        self._stored = list(state["trained"])
+        if self._stored:
             self._make_room(len(self._measured(len(self.settings.taking_part(self.finished)))))
-            for position, row in enumerate(state["trained"]):
+            for position, row in enumerate(self._stored):
                 self.trained.load_row(position, row)
         if state["summed"] is not None:
             self.summed = RunningSum(self.shared)

@@ -412,6 +412,18 @@ def test_a_running_sum_is_resumed_within_a_round_to_the_bit(monkeypatch):
         assert whole.metrics == resumed.metrics
 
 
+def test_a_state_has_the_same_copies_of_what_clients_have_sent_as_the_one_before():
+    trainer, copies = AveragingTrainer(quick(clients=3), tiny_data()), []
+    for received in (1, 2, 0, 1):  # of three clients, and of the next round the first
+        trainer.advance()
+        copies.append(trainer.state_dict()["trained"])
+        assert len(copies[-1]) == received
+        assert all(torch.equal(copy, trainer.trained.row(place)) for place, copy in enumerate(copies[-1]))
+    assert copies[1][0] is copies[0][0]
+    for again in (trainer, twin(trainer)):
+        assert again.state_dict()["trained"][0] is again.state_dict()["trained"][0]
+
+
 def test_rules_that_look_at_models_or_losses_keep_all(monkeypatch):
     monkeypatch.setattr(averaging, "ALL_MODELS", 2)
     for method in ("L-DAWA", "Loss", "EUC"):
