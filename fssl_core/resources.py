@@ -7,14 +7,38 @@ from pathlib import Path
 
 from fssl_core.errors import SettingError
 
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")  # in a container, its own
+MEMORY_LIMITS = (  # in cgroups of version 2 and 1: the limit, what is used, and of it cached files that can be given up
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
+
 
 def cores() -> int:
     """Of this machine, those that this process may use: not those of another job, or beyond a container's quota."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        quota, period = (CGROUP / "cpu.max").read_text().split()
         count = min(count, max(1, int(quota) // int(period)))  # "max" is no number: no quota
     return count
+
+
+def available_memory() -> float:
+    """Bytes that this process can still have, as Linux estimates them, within a container's limit; else infinite."""
+    available = float("inf")
+    with suppress(OSError, ValueError, LookupError):
+        available = 1024 * _numbers(MEMINFO)["MemAvailable:"]
+    for limit, used, parts, cached in MEMORY_LIMITS:
+        with suppress(OSError, ValueError, LookupError):  # "max" is no number: no limit
+            left = int((CGROUP / limit).read_text()) - int((CGROUP / used).read_text())
+            available = min(available, left + _numbers(CGROUP / parts)[cached])
+    return available
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    """Of lines with a name and a number."""
+    return {name: int(number) for name, number, *_ in map(str.split, file.read_text().splitlines())}
 
 
 def threads() -> int:

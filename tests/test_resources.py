@@ -86,3 +86,36 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch):
     assert resources.cores() >= 1
     monkeypatch.setattr(resources.os, "sched_getaffinity", lambda process: {1, 5, 7}, raising=False)
     assert resources.cores() <= 3
+
+
+@pytest.mark.parametrize(
+    ("files", "available"),
+    [
+        ({}, 8000 * 1024),
+        ({"memory.max": "max", "memory.current": "9", "memory.stat": "inactive_file 0"}, 8000 * 1024),
+        ({"memory.max": "5000", "memory.current": "3000", "memory.stat": "anon 2600\ninactive_file 400"}, 2400),
+        ({"memory.max": "9000000", "memory.current": "0", "memory.stat": "inactive_file 0"}, 8000 * 1024),
+        (
+            {
+                "memory/memory.limit_in_bytes": "5000",
+                "memory/memory.usage_in_bytes": "3000",
+                "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 400",
+            },
+            2400,
+        ),
+    ],
+)
+def test_memory_is_that_of_the_machine_within_the_limit_of_the_container(tmp_path, monkeypatch, files, available):
+    files = {"meminfo": "MemTotal: 16000 kB\nMemAvailable: 8000 kB\nHugePages_Total: 0", **files}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
+    monkeypatch.setattr(resources, "MEMINFO", tmp_path / "meminfo")
+    assert resources.available_memory() == available
+
+
+def test_memory_without_a_limit_that_is_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(resources, "CGROUP", tmp_path)
+    monkeypatch.setattr(resources, "MEMINFO", tmp_path / "meminfo")
+    assert resources.available_memory() == float("inf")

@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 
 from fssl_core.errors import SettingError
 from fssl_core.federation.rows import Settled
+from fssl_core.resources import available_memory
 from fssl_core.training.checkpoint import Checkpoint
 
 
@@ -167,15 +167,6 @@ class Saver:
 
 class _Ended(Exception):
     """What is being written is not needed."""
-
-
-def available_memory() -> float:
-    """Bytes that processes can still have, as Linux estimates them; elsewhere infinite."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return float("inf")
 
 
 def _unsettled_bytes(value: Any) -> int:
