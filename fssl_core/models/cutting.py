@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from fssl_core.models.layers import uses_batch_statistics
 from fssl_core.settings import check_choice
 
 
@@ -78,6 +79,14 @@ def output_shape(module: nn.Module, channels: int, side: int) -> tuple[int, ...]
     images = torch.empty(2, channels, side, side, dtype=dtype, device="meta")
     with torch.no_grad(), _WithoutNormalisation():
         return tuple(torch.func.functional_call(module, state, (images,)).shape[1:])
+
+
+def normalises_single_values(part: nn.Module, channels: int, side: int) -> bool:
+    """Whether batch norm sees maps of one pixel, in which this first part of a network, of such images, ends.
+
+    A batch of one image is one value of each channel then, which has no variance.
+    """
+    return uses_batch_statistics(part) and output_shape(part, channels, side)[1:] == (1, 1)
 
 
 class _WithoutNormalisation(TorchFunctionMode):

@@ -50,8 +50,8 @@ from fssl_core.federation.clients import ClientMatrix, divergence
 from fssl_core.federation.faults import FAULTS, LARGEST_SCALE, falsify, faulty_clients
 from fssl_core.federation.participation import sample_clients, without_dropouts
 from fssl_core.federation.rows import Rows, Settled
-from fssl_core.models import Backbone, uses_batch_statistics
-from fssl_core.models.cutting import output_shape
+from fssl_core.models import Backbone
+from fssl_core.models.cutting import normalises_single_values
 from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
 from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range
@@ -247,7 +247,8 @@ class AveragingTrainer(RoundTrainer):
         model = s.build_model(data)
         self.smallest_batch = s.objective.smallest_batch
         if _normalises_single_values(model.encoder, data):
-            self.smallest_batch = 2  # batch norm has no variance of one value
+            self.smallest_batch = 2
+        check_range("batch", s.batch, self.smallest_batch)
         if self.images.min() < self.smallest_batch:
             kind = type(s.objective).__name__
             expected = f"one that gives every client {self.smallest_batch} images for {kind}, not {self.images.min()}"
@@ -691,11 +692,9 @@ class AveragingTrainer(RoundTrainer):
 
 
 def _normalises_single_values(encoder: nn.Module, data: Dataset) -> bool:
-    """Whether a batch norm sees maps of one pixel, in which a backbone ends; of several backbones all are alike."""
+    """As of its backbone; of several all are alike."""
     backbone = next((module for module in encoder.modules() if isinstance(module, Backbone)), None)
-    if backbone is None or not uses_batch_statistics(backbone):
-        return False
-    return output_shape(backbone, data.channels, data.image_size)[1:] == (1, 1)
+    return backbone is not None and normalises_single_values(backbone, data.channels, data.image_size)
 
 
 def _target_state(model: ClientMatrix) -> dict[str, Tensor]:

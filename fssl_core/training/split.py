@@ -37,7 +37,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.federation.clients import BACKENDS, divergence
-from fssl_core.models.cutting import cut
+from fssl_core.models.cutting import cut, normalises_single_values
 from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.random import generator
 from fssl_core.settings import Count, NonNegative, Settings, Share, Temperature, added, check_choice, check_range
@@ -179,6 +179,11 @@ class SplitTrainer(Trainer):
         model = settings.build_model(data)
         if client is not None:
             model[0].load_state_dict(client)
+        at_client = settings.client_batch * (2 if settings.both_views else 1)  # images that are normalised together
+        at_server = at_client * (settings.sampled if settings.variant == "SFL-V1" else 1)
+        for part, images in ((model[0], at_client), (model[:2], at_server)):
+            if images == 1 and normalises_single_values(part, data.channels, data.image_size):
+                check_range("client_batch", settings.client_batch, 2)
         self.clients = SplitClients(settings, model[0], data) if clients is None else clients
         self.server = SplitServer(settings, model[1:])
         self.step_log: list[dict[str, float]] = []

@@ -36,13 +36,14 @@ import torch
 from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
+from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.participation import sample_clients
-from fssl_core.models.cutting import cut, latent_shape
+from fssl_core.models.cutting import cut, latent_shape, normalises_single_values
 from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.objectives.base import classify
 from fssl_core.random import generator
-from fssl_core.settings import Count, check_choice
+from fssl_core.settings import Count, check_choice, check_range
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_server import VARIANTS
 from fssl_core.training.trainer import RoundTrainer
@@ -151,6 +152,12 @@ class SplitLearningTrainer(RoundTrainer):
         super().__init__(settings, data)
         s = settings
         model = s.build_model(data)
+        smallest, largest = min(map(len, self.parts)), max(map(len, self.parts))
+        together = s.variant == "SFL-V1" and s.sampled > 1 and smallest == largest  # in each step of the server
+        part = model[0] if together else model[:2]
+        if min(s.batch, smallest) == 1 and normalises_single_values(part, data.channels, data.image_size):
+            check_range("batch", s.batch, 2)
+            raise SettingError("partition", s.partition, "one that gives every client 2 images, not 1, for batch norm")
         self.shared = ClientMatrix(s.build_client(model[0], data), 1)
         self.server = ClientMatrix(model[1:], 1).requires_grad_()
         self.velocity = ClientMatrix(model[1:], 1)

@@ -9,6 +9,9 @@ from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.training.averaging import AveragingTrainer
 from fssl_core.training.modular import ModularSettings
+from fssl_core.training.split import SplitTrainer
+from fssl_core.training.split_learning import SplitLearningTrainer
+from tests.training import test_split, test_split_learning
 from tests.training.test_averaging import tiny
 from tests.training.test_split import tiny_data
 
@@ -41,6 +44,35 @@ def test_one_image_is_enough_where_nothing_is_compared(objective):
     trainer = AveragingTrainer(settings, tiny_data())
     trainer.advance()
     assert trainer.rows[0]["loss"] > 0
+
+
+def test_a_batch_of_one_is_refused_where_batch_norm_ends_in_maps_of_one_pixel():
+    settings = tiny(objective=Supervised(classes=4), batch=1, norm="batch")
+    with pytest.raises(SettingError, match="batch=1 cannot be used: expected at least 2"):
+        AveragingTrainer(settings, tiny_data())
+
+
+@pytest.mark.parametrize("values", [{"cut_layer": 9}, {"variant": "SFL-V2"}, {"clients": 1}])
+def test_split_training_refuses_it_of_a_client_and_where_the_server_has_one_of_each(values):
+    values = {"norm": "batch", "client_batch": 1, "symmetric": False} | values
+    with pytest.raises(SettingError, match="client_batch=1 cannot be used: expected at least 2"):
+        SplitTrainer(test_split.tiny(**values), tiny_data())
+    for more in ({"symmetric": True}, {"norm": "group"}, {"cut_layer": 3, "variant": "SFL-V1", "clients": 2}):
+        trainer = SplitTrainer(test_split.tiny(**values | more | {"epochs": 1}), tiny_data(train=12))
+        trainer.advance()
+
+
+@pytest.mark.parametrize(
+    "values", [{"cut_layer": 9}, {"variant": "SFL-V2"}, {"clients": 1}, {"clients_per_round": 1}, {"clients": 5}]
+)
+def test_split_learning_refuses_it_too(values):
+    values = {"norm": "batch", "batch": 1} | values
+    with pytest.raises(SettingError, match="batch=1 cannot be used: expected at least 2"):
+        SplitLearningTrainer(test_split_learning.tiny(**values), tiny_data())
+    for more in ({"norm": "group"}, {"cut_layer": 3, "variant": "SFL-V1", "clients": 3, "clients_per_round": None}):
+        SplitLearningTrainer(test_split_learning.tiny(**values | more), tiny_data(train=12)).advance()
+    with pytest.raises(SettingError, match=r"partition='iid' .* gives every client 2 images, not 1"):
+        SplitLearningTrainer(test_split_learning.tiny(**values | {"batch": 2, "clients": 7}), tiny_data(train=8))
 
 
 def test_losses_refuse_a_single_image():
