@@ -109,7 +109,8 @@ def client_module(
         width: channels of the first convolution, 64 in the paper.
         channels: channels of an image.
         image_size: side of an image in pixels. It does not change the model.
-        channels_per_group: of group and twin norm; None: 16 and 8.
+        channels_per_group: of group and twin norm, or all channels where there are fewer; None: 16 and 8, or all
+            channels where that does not divide them.
         variance: of twin norm, see :class:`~fssl_core.models.twin_norm.TwinNorm`.
         generator: source of the first values, on the CPU; without one, always the same values.
 
@@ -117,6 +118,10 @@ def client_module(
         SettingError: an argument that cannot be used.
     """
     stack = plain_stack(architecture, cut, width=width, channels=channels)
+    for layer in stack if channels_per_group else ():
+        if layer.out_channels > channels_per_group and layer.out_channels % channels_per_group:
+            expected = f"a divisor of the {layer.out_channels} channels of a layer, or at least as many"
+            raise SettingError("channels_per_group", channels_per_group, expected)
     normalisation = (norm, channels_per_group, variance)
     return build(lambda: _client_module(architecture, stack, image_size, *normalisation), generator)
 

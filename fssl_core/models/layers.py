@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fssl_core.devices import multiplies_bfloat16
-from fssl_core.models.twin_norm import TwinNorm
-from fssl_core.settings import check_choice, check_range
+from fssl_core.models.twin_norm import TwinNorm, groups_of
+from fssl_core.settings import check_choice
 
 NORMS = ("group", "batch", "twin")
 CHANNELS_PER_GROUP = 4  # MocoSFL, Appendix A.1
@@ -126,11 +126,10 @@ class ConvTranspose2d(nn.ConvTranspose2d):
 
 
 class GroupNorm(nn.GroupNorm):
-    """Group normalisation, of four channels per group unless told, or one group where there are fewer channels."""
+    """Group normalisation, of four channels per group unless told; one group where that does not divide them."""
 
     def __init__(self, channels: int, channels_per_group: int = CHANNELS_PER_GROUP) -> None:
-        check_range("channels_per_group", channels_per_group, low=1)
-        super().__init__(max(1, channels // channels_per_group), channels)
+        super().__init__(groups_of(channels, channels_per_group), channels)
 
     def forward(self, x: Tensor) -> Tensor:
         clients = self.weight.numel() // self.num_channels
@@ -164,7 +163,7 @@ def norm_layer(
     Args:
         kind: which one. The convolution before a group norm is standardised, see :func:`conv_norm`.
         channels: of the map.
-        channels_per_group: of group and twin norm; None: 4 and 8.
+        channels_per_group: of group and twin norm, or all channels where it does not divide them; None: 4 and 8.
         variance: of twin norm.
 
     Raises:

@@ -33,6 +33,12 @@ VARIANCES = ("pooled", "mean", "equation")
 CHANNELS_PER_GROUP = 8  # Lambda; with 16 the best of Table 17
 
 
+def groups_of(channels: int, channels_per_group: int) -> int:
+    """Groups of so many channels each, of group and twin norm; one where that does not divide the channels."""
+    check_range("channels_per_group", channels_per_group, low=1)
+    return 1 if channels % channels_per_group else channels // channels_per_group
+
+
 class TwinNorm(nn.GroupNorm):
     """Twin normalization of ``[2K, C, H, W]``; parameters and their names are those of group norm.
 
@@ -50,9 +56,8 @@ class TwinNorm(nn.GroupNorm):
     """
 
     def __init__(self, channels: int, channels_per_group: int = CHANNELS_PER_GROUP, variance: str = "pooled") -> None:
-        check_range("channels_per_group", channels_per_group, low=1)
         check_choice("variance", variance, VARIANCES)
-        super().__init__(channels // channels_per_group if channels % channels_per_group == 0 else 1, channels)
+        super().__init__(groups_of(channels, channels_per_group), channels)
         self.variance = variance
         self.paired = False  # in evaluation mode
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from fssl_core.errors import SettingError
-from fssl_core.models import build_backbone, client_module, needs_pairs, paired
+from fssl_core.models import build_backbone, client_module, decoder, needs_pairs, paired
 from fssl_core.models.layers import BatchNorm2d, GroupNorm, norm_layer
 from fssl_core.models.twin_norm import TwinNorm
 from fssl_core.random import generator
@@ -146,6 +146,25 @@ def test_unknown_arguments():
     for kind in ("twin", "group"):
         with pytest.raises(SettingError, match="channels_per_group=0 cannot be used: expected at least 1"):
             norm_layer(kind, 8, 0)
+
+
+def test_channels_are_one_group_where_they_cannot_be_divided():
+    for kind in ("twin", "group"):
+        groups = [norm_layer(kind, channels, 6).num_groups for channels in (3, 6, 12, 20)]
+        assert groups == [1, 1, 2, 1]  # group norm had three groups of 20 channels, which torch refuses
+    assert norm_layer("twin", 12).num_groups == client_module("resnet18", 1, "group", width=40).conv1[1].num_groups == 1
+
+
+@pytest.mark.parametrize("norm", ["twin", "group"])
+def test_groups_of_a_client_module_are_as_they_are_asked_for_or_refused(norm):
+    for width, asked_for in ((20, 6), (12, 8), (40, 16)):
+        expected = f"channels_per_group={asked_for} cannot be used: expected a divisor of the {width} channels"
+        with pytest.raises(SettingError, match=expected):
+            client_module("resnet18", 1, norm, width=width, channels_per_group=asked_for)
+    for asked_for, groups in ((16, 1), (12, 1), (6, 2)):
+        module = client_module("resnet18", 1, norm, width=12, channels_per_group=asked_for)
+        assert module.conv1[1].num_groups == groups
+    decoder("resnet18", 1, norm, width=12, channels_per_group=2)  # the three channels of an image are one group
 
 
 def test_models_with_twin_norm_need_both_views_in_one_batch():
