@@ -96,7 +96,8 @@ def untrained(settings: Settings) -> Settings | None:
         fine-tuning from scratch, which is itself that of an untrained model.
     """
     if is_training(settings):
-        return UntrainedSettings(of=_decisive(settings))
+        of_each = getattr(settings, "statistics", "averaged") == "own"  # evaluated on what each client would send
+        return UntrainedSettings(of=settings if of_each else _decisive(settings))
     if isinstance(settings, DownstreamSettings) and not getattr(settings, "scratch", False):
         return dataclasses.replace(settings, pretraining=_pretraining(settings.pretraining))
     return None

@@ -163,6 +163,19 @@ def test_methods_share_it_and_seeds_networks_and_evaluations_do_not():
     assert untrained(modular.changed(phase1=modular.phase1.changed(cut=3))) != untrained(modular)
 
 
+def test_where_each_client_has_its_own_statistics_the_untrained_model_is_evaluated_so_too():
+    averaged = ENGINES["modular"]()
+    averaged = averaged.changed(phase1=averaged.phase1.changed(norm="batch"))
+    own = averaged.changed(statistics="own")
+    data = own.load_data()
+    summary = run(untrained(own), progress=False).summary
+    expected = own.accuracies(own.build_model(data).eval(), data)
+    assert {name: summary[name] for name in expected} == expected
+    assert expected != averaged.accuracies(averaged.build_model(data).eval(), data)
+    for settings in (averaged, own):  # without an accuracy of its own it is one model
+        assert untrained(ProbeSettings(pretraining=settings)).pretraining.of.statistics == "averaged"
+
+
 def test_settings_that_are_valid_in_one_scheme_only_stay_as_they_are():
     settings = LayerwiseSettings(**SMALL, **ROUNDS, objective=SIMCLR, norm="twin", scheme="end-to-end")
     assert untrained(settings).of == settings
