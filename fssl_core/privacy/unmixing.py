@@ -7,11 +7,11 @@ the pattern of zeros tells who is mixed with whom. In a group of two,
     z'_1 = a z_1 + (1 - a) z_2,    z'_2 = (1 - b) z_1 + b z_2,
 
 the ratio z'_1 / z'_2 is at least t = (1 - a) / b, and it is t where z_1 = 0 and z_2 > 0; among many numbers there is
-such a place. In the same way z'_2 / z'_1 is at least s = (1 - b) / a. Then a = (1 - t) / (1 - s t), and
+such a place. Then z'_1 - t z'_2 has nothing of z_2, and of z_1 it has a - t (1 - b) = 1 - t:
 
-    z_1 = (z'_1 - t z'_2) / (a (1 - s t)).
+    z_1 = (z'_1 - t z'_2) / (1 - t).
 
-With t and s at hand nothing of the secret is left. This needs exact zeros, which noise on the maps would take away.
+With t at hand nothing of the secret is left. This needs exact zeros, which noise on the maps would take away.
 """
 
 import numpy as np
@@ -42,10 +42,6 @@ def unmix(first: Tensor, second: Tensor) -> Tensor:
     """
     x, y = (values.double().transpose(0, 1) for values in (first, second))  # [N, V, ...]
     both = (x > 0) & (y > 0)
-    t, s = (
-        torch.where(both, above / below, torch.inf).flatten(1).amin(1).view(-1, *(1,) * (x.dim() - 1))
-        for above, below in ((x, y), (y, x))
-    )
-    a = (1 - t) / (1 - s * t)
-    unmixed = (x - t * y) / (a * (1 - s * t))
+    t = torch.where(both, x / y, torch.inf).flatten(1).amin(1).view(-1, *(1,) * (x.dim() - 1))
+    unmixed = (x - t * y) / (1 - t)
     return unmixed.clamp(min=0).transpose(0, 1).to(first.dtype)
