@@ -15,10 +15,13 @@ from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
 from fssl_core.data.partitions import check_scheme, partition
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
-from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy, validation_accuracy
+from fssl_core.evaluation.features import extract
+from fssl_core.evaluation.knn import knn_accuracy
+from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.precision import chosen_precision, versions_of
+from fssl_core.random import generator
 from fssl_core.settings import (
     Channels,
     Count,
@@ -118,20 +121,20 @@ class TrainingSettings(Settings):
     def knn_accuracy(self, part: nn.Module, data: Dataset) -> float:
         """kNN accuracy on the validation share of the test set, a fraction; NaN of images without labels.
 
+        By it MocoSFL and MonAcoSFL choose their best epoch. Which images it is measured on depends on the seed alone.
+
         Args:
             part: what :meth:`compared` gives.
         """
         if not data.labelled:
             return math.nan
-        with self.autocast(data.train.images.device):
-            return validation_accuracy(
-                part,
-                data,
-                share=self.validation_share,
-                seed=self.seed,
-                k=self.knn_k,
-                temperature=self.knn_temperature,
-            )
+        train, test = data.train, data.test
+        count = max(1, round(self.validation_share * len(test)))
+        chosen = torch.randperm(len(test), generator=generator(self.seed, "validation"))[:count].to(test.labels.device)
+        options = {"k": self.knn_k, "temperature": self.knn_temperature}
+        with self.autocast(train.images.device):
+            bank, queries = (extract(part, images, data.normalise) for images in (train.images, test.images[chosen]))
+            return knn_accuracy(bank, train.labels, queries, test.labels[chosen], **options)
 
     def accuracies(self, model: nn.Module, data: Dataset) -> dict[str, float]:
         """The accuracies of a whole model, by name, that stand in a run's summary beside kNN's: fractions.
@@ -143,9 +146,11 @@ class TrainingSettings(Settings):
         return {"linear_probe_accuracy": self.probe(self.backbone(model), data)}
 
     def probe(self, part: nn.Module, data: Dataset) -> float:
-        """Accuracy of a linear classifier on what a part of a model makes of images, on the full test set."""
+        """Accuracy of a linear classifier on what a part of a model makes of labelled images, on the full test set."""
+        options = {"classes": len(data.classes), "epochs": self.probe_epochs, "seed": self.seed}
         with self.autocast(data.train.images.device):
-            return probe_accuracy(part, data, epochs=self.probe_epochs, seed=self.seed)
+            train, test = (extract(part, split.images, data.normalise) for split in (data.train, data.test))
+            return linear_probe(train, data.train.labels, test, data.test.labels, **options).accuracy
 
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Train, evaluate, and leave the trainer's tables and tensors in the run's folder.
@@ -288,7 +293,8 @@ class RoundSettings(FederationSettings):
         results = super().accuracies(model, data)
         if self.supervised:
             with self.autocast(data.train.images.device):
-                results["test_accuracy"] = classifier_accuracy(model, data)
+                logits = extract(model, data.test.images, data.normalise)
+            results["test_accuracy"] = (logits.argmax(1) == data.test.labels).float().mean().item()
         return results
 
     def used(self, images: int) -> int:

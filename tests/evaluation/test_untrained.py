@@ -10,7 +10,6 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.metrics import chance
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.evaluation.protocols import classifier_accuracy, probe_accuracy, validation_accuracy
 from fssl_core.evaluation.renewed_statistics import RenewedStatistics
 from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
 from fssl_core.evaluation.untrained import UntrainedSettings, untrained
@@ -30,6 +29,7 @@ from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 from fssl_core.training.split_mix import SplitMixSettings
+from tests.evaluation.plain_protocols import classifier_accuracy, probe_accuracy, validation_accuracy
 
 DATA = {"dataset": "digits", "train_images": 60, "seed": 3}
 MODEL = {"architecture": "resnet10", "width": 4, "validation_share": 0.2, "knn_k": 5, "probe_epochs": 2}

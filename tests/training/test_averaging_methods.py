@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from fssl_core.errors import SettingError
-from fssl_core.evaluation.protocols import probe_accuracy
 from fssl_core.federation.aggregation import RULES
 from fssl_core.federation.client_updates import EUC, FedEMA, FedU
 from fssl_core.federation.clients import divergence
@@ -17,6 +16,7 @@ from fssl_core.objectives import SimCLR, SimSiam, Supervised
 from fssl_core.training import averaging
 from fssl_core.training.averaging import METHODS, AveragingSettings, AveragingTrainer
 from fssl_core.training.checkpoint import Checkpoint
+from tests.evaluation.plain_protocols import probe_accuracy
 from tests.training.test_averaging import a_round, assert_same_model, tiny, tiny_data, trained
 
 STATE = dict[str, torch.Tensor]
