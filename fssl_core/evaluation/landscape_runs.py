@@ -138,8 +138,8 @@ class LandscapeSettings(Settings):
         }
 
 
-def _square(points: Tensor, margin: float = 0.1) -> Extent:
-    """A square around points ``[N, 2]``, with ``margin`` of its size on the sides: angles are drawn as they are."""
+def _square(points: Tensor) -> Extent:
+    """A square around points ``[N, 2]``, with a tenth of their extent on the sides: angles are drawn as they are."""
     low, high = points.aminmax(dim=0)
-    centre, half = (low + high) / 2, (0.5 + margin) * (high - low).max().item()
+    centre, half = (low + high) / 2, 0.6 * (high - low).max().item()
     return tuple((middle - half, middle + half) for middle in centre.tolist())

@@ -173,6 +173,3 @@ class EUC(ClientUpdate):
         few = torch.zeros_like(moved, dtype=torch.bool)
         few[moved.argsort(stable=True)[: round(self.share * len(moved))]] = True
         return few
-
-
-CLIENT_UPDATES: dict[str, type[ClientUpdate]] = {kind.name: kind for kind in (ClientUpdate, FedU, FedEMA, EUC)}

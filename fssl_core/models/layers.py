@@ -104,19 +104,10 @@ class ConvTranspose2d(nn.ConvTranspose2d):
         kernel_size: int,
         stride: int = 1,
         *,
-        groups: int = 1,
         bias: bool = False,
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding=kernel_size // 2,
-            output_padding=stride - 1,
-            groups=groups,
-            bias=bias,
-        )
+        sizes = {"padding": kernel_size // 2, "output_padding": stride - 1}
+        super().__init__(in_channels, out_channels, kernel_size, stride, **sizes, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias, groups = _grouped(self.weight, self.bias, self.groups)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 
@@ -68,14 +68,12 @@ class Saver:
 
     Args:
         checkpoint: where states go.
-        pace: how often; None: :attr:`pace` of the class, or :meth:`Pace.asked_for`.
+        pace: how often; None: :meth:`Pace.asked_for`.
     """
-
-    pace: ClassVar[Pace | None] = None
 
     def __init__(self, checkpoint: Checkpoint, pace: Pace | None = None) -> None:
         self.checkpoint = checkpoint
-        self.pace = pace or type(self).pace or Pace.asked_for()
+        self.pace = pace or Pace.asked_for()
         self._cost = self._copying = 0.0  # seconds of the last save, and of the last copy
         self._saved = self._copied = time.monotonic()
         self._held: dict[str, Any] | None = None  # a copy that is newer than what was written

@@ -18,8 +18,7 @@ from fssl_core.objectives import MoCoV3, SimCLR
 from fssl_core.random import generator
 from fssl_core.settings import Settings
 from fssl_core.training.averaging import AveragingSettings
-from fssl_core.training.saver import Saver
-from tests.saving import EACH
+from tests.saving import save_each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ def test_training_equals_adamw_by_hand():
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(runs, monkeypatch):
-    monkeypatch.setattr(Saver, "pace", EACH)
+    save_each(monkeypatch)
     settings = FineTuneSettings(**QUICK)
     table = (run(settings, progress=False).folder / "metrics.csv").read_bytes()
     summary = run(settings, progress=False).summary

@@ -20,9 +20,8 @@ from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.saver import Saver
 from fssl_core.training.split import SplitTrainer
-from tests.saving import EACH
+from tests.saving import save_each
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +183,7 @@ def test_an_interrupted_run_resumes_to_the_same_results(monkeypatch):
         train(trainer)
 
     monkeypatch.setattr(SplitTrainer, "advance", interrupted)
-    monkeypatch.setattr(Saver, "pace", EACH)
+    save_each(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run(settings, progress=False)
     assert Run(settings).summary is None
@@ -247,7 +246,7 @@ def test_an_averaging_run_resumes_where_it_was_interrupted(monkeypatch):
     settings = averaging_settings("smoke", objective="byol", clients=5, rounds=3, probe_epochs=1, train_images=100)
     whole = run(settings.changed(seed=0), progress=False).summary
     trained, advance = [], AveragingTrainer.advance
-    monkeypatch.setattr(Saver, "pace", EACH)
+    save_each(monkeypatch)
 
     def interrupted(trainer):
         trained.append(trainer.progress[0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fssl_core.errors import SettingError
-from fssl_core.federation.client_updates import CLIENT_UPDATES
+from fssl_core.federation.client_updates import FedEMA, FedU
 from fssl_core.federation.clients import ClientMatrix, misalignment
 from fssl_core.federation.rows import Room, Rows
 from fssl_core.models import build_backbone
@@ -115,11 +115,9 @@ def test_a_split_federation_without_room_on_the_device_is_the_same_to_the_bit(me
     assert small.metrics == plain.metrics
 
 
-@pytest.mark.parametrize("update", ["fedu", "fedema"])
+@pytest.mark.parametrize("update", [FedU(), FedEMA()])
 def test_averaging_without_room_on_the_device_is_the_same_to_the_bit(update, monkeypatch):
-    settings = test_averaging.tiny(
-        "byol", client_update=CLIENT_UPDATES[update](), keep_velocity=True, clients_per_round=2, rounds=3
-    )
+    settings = test_averaging.tiny("byol", client_update=update, keep_velocity=True, clients_per_round=2, rounds=3)
     plain = test_averaging.trained(settings)
     monkeypatch.setattr(Trainer, "bytes_for_rows", 0)
     small = test_averaging.trained(settings)

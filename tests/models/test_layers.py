@@ -81,10 +81,10 @@ def test_stacked_models_equal_a_loop(architecture, norm, training):
     "make",
     [
         lambda: Conv2d(4, 6, 3, 2, groups=2, bias=True, standardize=True),
-        lambda: ConvTranspose2d(4, 6, 3, 2, groups=2, bias=True),
+        lambda: ConvTranspose2d(4, 6, 3, 2, bias=True),
     ],
 )
-def test_stacked_convolution_with_groups_stride_and_bias(make):
+def test_stacked_convolution_with_stride_bias_and_where_it_has_them_groups(make):
     convs = [make().double() for _ in range(3)]
     for key, conv in enumerate(convs):
         for value in conv.state_dict().values():

@@ -43,13 +43,13 @@ from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.modular import AutoencoderSettings, ModularSettings
 from fssl_core.training.moon import MoonSettings
 from fssl_core.training.resistance import ResistanceSettings
-from fssl_core.training.saver import Pace, Saver
+from fssl_core.training.saver import Pace
 from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 from fssl_core.training.split import SplitSettings
 from fssl_core.training.split_learning import SplitLearningSettings
 from fssl_core.training.split_mix import SplitMixSettings
 from tests.processes import python
-from tests.saving import EACH
+from tests.saving import EACH, save_each
 
 COMMON = {
     "seed": 0,
@@ -176,8 +176,7 @@ LARGE = 300  # bytes of tensors that get files of their own
 
 @pytest.fixture
 def often(monkeypatch):
-    """Save after every step of an engine, not only where that costs a small share of the time."""
-    monkeypatch.setattr(Saver, "pace", EACH)
+    save_each(monkeypatch)
     monkeypatch.setattr(checkpoint, "LARGE", LARGE)
 
 
@@ -228,7 +227,7 @@ CHILD = """
 import sys, runpy
 sys.path.insert(0, {root!r})
 module = __import__("tests.training.test_every_save", fromlist=["x"])
-module.Saver.pace = module.PACES[{pace!r}]
+module.Pace.asked_for = lambda: module.PACES[{pace!r}]
 module.checkpoint.LARGE = module.LARGE
 settings = module.CONFIGURATIONS[{name!r}]()
 print("ready", flush=True)
@@ -262,7 +261,7 @@ import os, signal, sys
 sys.path.insert(0, {root!r})
 module = __import__("tests.training.test_every_save", fromlist=["x"])
 settings = module.CONFIGURATIONS[{name!r}]()
-from fssl_core.training.saver import Pace, Saver
+from fssl_core.training.saver import Pace
 from fssl_core.training.split import SplitTrainer
 step = SplitTrainer.step
 
@@ -272,7 +271,8 @@ def interrupted(trainer, *batch):
     return step(trainer, *batch)
 
 SplitTrainer.step = interrupted
-Saver.pace = Pace(share=100.0)  # here epochs are so short that not each would be held
+pace = Pace(share=100.0)
+Pace.asked_for = lambda: pace  # here epochs are so short that not each would be held
 module.run(settings, progress=False)
 """
 
