@@ -298,6 +298,7 @@ RULES: dict[str, Callable[[Round], Tensor]] = {
     "l-dawa-parameters": l_dawa_parameters,
     "l-dawa-statistics": l_dawa_statistics,
 }
+AVERAGES = ("fedavg", "uniform", "loss")  # rules whose weights add up to one, and are those of all layers alike
 BY_KIND = ("l-dawa-parameters", "l-dawa-statistics")  # rules that need layers of parameters alone, or of statistics
 ROBUST_RULES: dict[str, Callable[[Round], Tensor]] = {"krum": krum, "multi-krum": multi_krum}
 

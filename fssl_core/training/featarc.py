@@ -40,7 +40,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import extract
-from fssl_core.federation.aggregation import Round, combine
+from fssl_core.federation.aggregation import AVERAGES, Round, combine
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.grouping import k_means
 from fssl_core.objectives import Objective, SelfSupervisedModel, SimCLR
@@ -72,7 +72,7 @@ class FeatArcSettings(AveragingSettings):
         if self.groups == 1:
             return
         check_range("group_from", self.group_from, 1, self.rounds)
-        check_choice("aggregation", self.aggregation, ("fedavg", "uniform", "loss"))  # weights that add up to one
+        check_choice("aggregation", self.aggregation, AVERAGES)
         if self.client_update.name != "replace":  # it would mix with the global model, not with the group's
             raise SettingError("client_update", self.client_update.name, "replace, unless groups is 1")
         if self.objective.has_target:  # a copy would be one of the global model

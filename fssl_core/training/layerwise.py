@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
-from fssl_core.federation.aggregation import Round
+from fssl_core.federation.aggregation import AVERAGES, Round
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.federation.schedule import KINDS, Stage, by_round
 from fssl_core.federation.schedule import schedule as stages_of
@@ -89,7 +89,7 @@ class LayerwiseSettings(AveragingSettings):
         if self.optimizer == "adamw":
             needed |= {"keep_velocity": (False,)}
         if self.most_layers is not None:  # the weights of those that have a layer are made to add up to one
-            needed |= {"aggregation": ("fedavg", "uniform", "loss"), "layers": ("tensor",)}
+            needed |= {"aggregation": AVERAGES, "layers": ("tensor",)}
         for name, allowed in needed.items():
             check_choice(name, getattr(self, name), allowed)
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fssl_core.data.datasets import Dataset
-from fssl_core.federation.aggregation import Round
+from fssl_core.federation.aggregation import AVERAGES, Round
 from fssl_core.privacy.secure_aggregation import combine_securely
 from fssl_core.privacy.secure_messages import SecureAggregation
 from fssl_core.settings import check_choice
@@ -42,7 +42,7 @@ class SecureAutoencoderSettings(AutoencoderSettings):
 
     def check(self) -> None:
         super().check()
-        check_choice("aggregation", self.aggregation, ("fedavg", "uniform", "loss"))  # others look at single models
+        check_choice("aggregation", self.aggregation, AVERAGES)  # others look at single models
         check_choice("client_update", self.client_update.name, ["replace"])
         check_choice("client_dropout", self.client_dropout, [0.0])  # the threshold is of all that are drawn
         self.protocol(self.sampled)
