@@ -488,7 +488,7 @@ class AveragingTrainer(RoundTrainer):
         for block in self.downloads(client):
             self.ledger.send(block, "parameters", "down", number)
         self.load(client)
-        if self.client_models is not None and not newcomer:
+        if self.settings.client_update.keeps and not newcomer:
             self._keep_client_model(client, self._withheld(client))
         if self.began is not None:
             self.began.take(self.worker, [0])

@@ -106,6 +106,13 @@ def test_a_first_round_is_supervised_training_and_its_contrast_is_log_two():
     assert abs(moon.metrics[1]["contrast"] - math.log(2)) > 1e-6
 
 
+def test_models_to_contrast_with_are_mixed_into_none(monkeypatch):
+    monkeypatch.setattr(MoonTrainer, "_keep_client_model", lambda *_: pytest.fail("nothing is kept"))
+    trained(tiny(rounds=2))
+    with pytest.raises(pytest.fail.Exception):
+        trained(tiny(rounds=2, client_update=FedEMA()))
+
+
 def test_the_exchange_is_fedavgs():
     """Last models stay with the clients."""
     plain, moon = (trained(tiny(objective={"contrast_weight": mu}), rounds=2) for mu in (0.0, 5.0))
