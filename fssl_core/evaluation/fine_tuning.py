@@ -28,6 +28,7 @@ from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.evaluation.downstream import TransferSettings
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.metrics import chance, classification_metrics, mean_over_batches
+from fssl_core.learning_rates import warmed_up
 from fssl_core.models import GlobalPool, TwinNorm
 from fssl_core.models.heads import MLP
 from fssl_core.precision import chosen_precision, versions_of
@@ -78,10 +79,7 @@ class FineTuneSettings(TransferSettings):
     def learning_rate(self, epoch: float) -> float:
         """The rate at a time in [0, epochs), a fraction being a part of an epoch's steps."""
         peak = self.base_learning_rate * self.batch / BATCH_OF_RATE
-        if epoch < self.warmup_epochs:
-            return peak * epoch / self.warmup_epochs
-        share = (epoch - self.warmup_epochs) / (self.epochs - self.warmup_epochs)
-        return peak * 0.5 * (1 + math.cos(math.pi * share))
+        return warmed_up(peak, epoch, self.warmup_epochs, self.epochs)
 
     # ---------------------------------------------------------------- a run
 

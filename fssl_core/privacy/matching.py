@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.errors import DataError, NonFiniteLossError
+from fssl_core.learning_rates import half_cosine
 from fssl_core.settings import check_range
 
 LOGGED = 20  # rows of an attack's history, beside that of its start
@@ -113,7 +114,7 @@ def match(
     if surrogate:
         groups.append({"params": list(surrogate), "lr": SURROGATE_RATE})
     optimizer = torch.optim.Adam(groups)
-    fall = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 * (1 + math.cos(math.pi * step / iterations)))
+    fall = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: half_cosine(step, iterations))
     logged = {round(row * iterations / LOGGED) for row in range(LOGGED + 1)}
     history = []
     for step in range(iterations + 1):

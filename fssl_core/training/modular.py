@@ -17,7 +17,6 @@ traffic (Eq. 5), the rServer module that is sent to the clients at the end is no
 """
 
 import copy
-import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -29,6 +28,7 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.federation.clients import ClientMatrix
+from fssl_core.learning_rates import warmed_up
 from fssl_core.models import CUTS, GlobalPool, client_module, decoder, joined, remaining_backbone
 from fssl_core.models.client_module import LARGEST_CUT
 from fssl_core.models.heads import MLP
@@ -292,10 +292,7 @@ class ModularTrainer(Trainer):
     def rate(self, epochs: float) -> float:
         """The learning rate after so many epochs: a linear warm-up, then half a cosine down to 0."""
         s = self.settings
-        if epochs < s.warmup_epochs:
-            return s.learning_rate * epochs / s.warmup_epochs
-        share = (epochs - s.warmup_epochs) / (s.epochs - s.warmup_epochs)
-        return s.learning_rate * 0.5 * (1 + math.cos(math.pi * share))
+        return warmed_up(s.learning_rate, epochs, s.warmup_epochs, s.epochs)
 
     def step(self, representations: Tensor) -> tuple[Tensor, Tensor]:
         """One step on ``[2, B, c, h, w]``; the loss in nats and the contrastive accuracy."""

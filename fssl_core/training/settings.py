@@ -19,6 +19,7 @@ from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.evaluation.linear_probe import linear_probe
 from fssl_core.federation.clients import ClientMatrix
+from fssl_core.learning_rates import half_cosine
 from fssl_core.models import ARCHITECTURES, VERSIONS, Backbone, build_backbone, norms_of
 from fssl_core.precision import chosen_precision, versions_of
 from fssl_core.random import generator
@@ -308,5 +309,5 @@ class RoundSettings(FederationSettings):
 
     def rate(self, finished: int) -> float:
         """The learning rate in the round after ``finished`` others."""
-        fall = 0.5 * (1 + math.cos(math.pi * finished / self.rounds)) if self.schedule == "cosine" else 1.0
+        fall = half_cosine(finished, self.rounds) if self.schedule == "cosine" else 1.0
         return self.learning_rate * fall

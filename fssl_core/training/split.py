@@ -37,6 +37,7 @@ from fssl_core.data.datasets import Dataset
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.identifiability import own_and_common_identifiability
 from fssl_core.federation.clients import BACKENDS, divergence
+from fssl_core.learning_rates import half_cosine
 from fssl_core.models.cutting import cut, normalises_single_values
 from fssl_core.models.heads import MLP, GlobalPool
 from fssl_core.random import generator
@@ -151,7 +152,7 @@ class SplitSettings(FederationSettings):
 
     def schedule(self, epoch: int) -> float:
         """Factor of all learning rates after ``epoch`` epochs: one cosine from 1 to 0."""
-        return 0.5 * (1 + math.cos(math.pi * epoch / (self.schedule_epochs or self.epochs)))
+        return half_cosine(epoch, self.schedule_epochs or self.epochs)
 
 
 class SplitTrainer(Trainer):
