@@ -460,14 +460,14 @@ def _serve_split(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from fssl_core.experiments.profiles import split_settings
-    from fssl_core.network.handshake import check_types
+    from fssl_core.network.handshake import check_split_settings
     from fssl_core.network.keys import server_keys
     from fssl_core.network.server import claim_folder, serve_split, store
 
     values = _assigned(arguments)
     if "clients" in values:
         raise SettingError("--set", f"clients={values['clients']}", "the number of clients as --clients")
-    check_types(values)
+    check_split_settings(values)
     settings = split_settings(arguments.profile, clients=arguments.clients, **values)
     keys = server_keys(Path(arguments.keys)) if arguments.keys else None
     started = datetime.now().strftime("%Y-%m-%d-%H%M%S")

@@ -26,7 +26,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.messages import Message, ProtocolError
 from fssl_core.network.peers import Arrived, Peers
 from fssl_core.notices import printable, say
-from fssl_core.settings import check_types as check_settings
+from fssl_core.settings import check_types
 from fssl_core.training.split import SplitSettings
 
 PROTOCOL = 1  # raise when messages change
@@ -42,7 +42,7 @@ def versions() -> dict[str, Any]:
     }
 
 
-def check_types(values: Mapping[str, Any]) -> None:
+def check_split_settings(values: Mapping[str, Any]) -> None:
     """Check settings that come from a message or a command line, before they are put together.
 
     Raises:
@@ -51,7 +51,7 @@ def check_types(values: Mapping[str, Any]) -> None:
     """
     if values.get("pretrained_client") is not None:
         raise SettingError("pretrained_client", values["pretrained_client"], "none where clients are processes")
-    check_settings(SplitSettings, values)
+    check_types(SplitSettings, values)
 
 
 def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> None:
@@ -135,7 +135,7 @@ def read_welcome(message: Message) -> tuple[int, SplitSettings, str]:
     """
     match message:
         case Message("welcome", {"client": int(client), "settings": dict(values), "data": str(expected)}):
-            check_types(values)
+            check_split_settings(values)
             return client, SplitSettings(**values), expected
         case Message("refused" | "stopped", {"reason": str(reason)}):
             raise FsslError(f"The server refused this client: {printable(reason)}.")

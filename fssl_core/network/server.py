@@ -14,7 +14,7 @@ from fssl_core.experiments.manifest import finish
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.store import Run
 from fssl_core.files import write_json
-from fssl_core.network.handshake import admit, check_types
+from fssl_core.network.handshake import admit, check_split_settings
 from fssl_core.network.keys import ServerKeys, check_keys
 from fssl_core.network.messages import Message, due_bytes
 from fssl_core.network.peers import Peers
@@ -79,7 +79,7 @@ def serve_split(
         SettingError: settings that clients over a network cannot have, or a place where nobody can listen.
         FsslError: not all clients came in time, or all were lost.
     """
-    check_types({"pretrained_client": settings.pretrained_client})
+    check_split_settings({"pretrained_client": settings.pretrained_client})
     check_range("wait", wait, 0)
     check_range("timeout", timeout, 0.1, 3600)
     check_range("deadline", deadline, 0.1)

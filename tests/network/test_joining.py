@@ -12,7 +12,7 @@ from fssl_core.data.datasets import digest
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.network import client as client_module
 from fssl_core.network import handshake
-from fssl_core.network.handshake import check_types, versions
+from fssl_core.network.handshake import check_split_settings, versions
 from fssl_core.network.messages import Message
 from fssl_core.network.server import claim_folder, serve_split
 from fssl_core.network.sockets import Link
@@ -136,7 +136,7 @@ def test_a_client_that_could_never_end_is_refused_at_once(name, value):
 
 
 def test_settings_from_a_message_are_checked():
-    check_types(json.loads(json.dumps(tiny(learning_rate=1).as_dict())))
+    check_split_settings(json.loads(json.dumps(tiny(learning_rate=1).as_dict())))
     for values, name in (({"seed": True}, "seed"), ({"width": "8"}, "width"), ({"version": 2}, "version")):
         with pytest.raises(SettingError, match=f"{name}="):
-            check_types(values)
+            check_split_settings(values)
