@@ -5,6 +5,7 @@ A notebook says what its owner wants it to say. Executed anew, it says what its 
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -142,10 +143,17 @@ def _results(notebook: NotebookNode) -> dict[str, dict[str, Any]]:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Of nbclient's two ends of an interrupt the right one: its own handler ends the kernel and goes on without one."""
+    """Remembers that it was interrupted: nbclient's own handler ends the kernel, and its death is all that is told."""
 
-    def add_signal_handler(self, *_: Any) -> None:
-        raise RuntimeError("signals are asyncio's, which ends what runs")  # nbclient takes that for another thread
+    interrupted = False
+
+    def add_signal_handler(self, number: int, _: Any) -> None:
+        super().add_signal_handler(number, self._interrupt)
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        for task in asyncio.all_tasks(self):
+            task.cancel()
 
 
 def _executed(notebook: NotebookNode) -> str:
@@ -167,13 +175,16 @@ def _executed(notebook: NotebookNode) -> str:
         interrupt_on_timeout=True,
         error_on_timeout={"content": {"status": "error"}},  # or it would wait for an answer
         allow_errors=True,
-        extra_arguments=["--log-level=ERROR"],  # not its remark on TCP, for each notebook
         resources={"metadata": {"path": str(project_root())}},
     )
+    loop = _Loop()
     try:
-        with asyncio.Runner(loop_factory=_Loop) as runner:
-            runner.run(client.async_execute(cleanup_kc=True))  # the kernel ends, too, which is ours, not the client's
-    except Exception as error:  # the kernel died, or did not start
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            # The kernel ends, too, which is ours and not the client's; what it logs of itself says nothing of a notebook.
+            runner.run(client.async_execute(cleanup_kc=True, stderr=subprocess.DEVNULL))
+    except (Exception, asyncio.CancelledError) as error:  # the kernel died, or did not start
+        if loop.interrupted:
+            raise KeyboardInterrupt from error
         return f"could not be executed: {type(error).__name__}: {printable(error)}"
     if time.monotonic() > deadline:
         return f"took longer than {NOTEBOOK_SECONDS} s; cells after that had a second each"

@@ -165,7 +165,10 @@ def test_ctrl_c_ends_a_report_and_the_cell_that_is_running(tmp_path):
         while not started.exists() and process.poll() is None:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert started.read_text() == "."
     assert "Traceback" not in errors
