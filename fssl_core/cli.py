@@ -326,7 +326,8 @@ def _data(arguments: argparse.Namespace) -> int:
         print(_text(table.drop(columns="problem")))
         for row in table[table["problem"] != ""].itertuples():
             print(f"\n{row.name}: {row.problem}")
-        print(f"\nLooked in {data_root().absolute()}. Set FSSL_DATA to look elsewhere.")
+        there = "" if data_root().is_dir() else ", which is no folder"
+        print(f"\nLooked in {data_root().absolute()}{there}. Set FSSL_DATA to look elsewhere.")
         return 0
     if arguments.download:
         print(f"{arguments.name} is in {download(arguments.name)}")

@@ -162,8 +162,8 @@ def check_names(kind: type[Settings], values: Mapping[str, Any]) -> None:
     names = [field.name for field in dataclasses.fields(kind)]
     for name, value in values.items():
         if name not in names:
-            expected = f"one of the settings of {kind.__name__}: {', '.join(names)}{did_you_mean(name, names)}"
-            raise SettingError(name, value, expected)
+            meant, listed = closest(name, names), f"settings of {kind.__name__}: {', '.join(names)}"
+            raise SettingError(name, value, f"{meant}, or another of the {listed}" if meant else f"one of the {listed}")
 
 
 def check_types(kind: type[Settings], values: Mapping[str, Any]) -> None:
@@ -280,9 +280,15 @@ def check_choice(name: str, value: object, allowed: Collection) -> None:
 
 def did_you_mean(value: object, known: Iterable) -> str:
     """The end of a sentence that has listed what is known: which of it is written much like this value, if any is."""
+    meant = closest(value, known)
+    return f" (did you mean {meant}?)" if meant else ""
+
+
+def closest(value: object, known: Iterable) -> str | None:
+    """What of the known is written much like this value, if any is."""
     names = {one.casefold(): one for one in known if isinstance(one, str)}
     close = difflib.get_close_matches(value.casefold(), names, n=1) if isinstance(value, str) else []
-    return f" (did you mean {names[close[0]]}?)" if close else ""
+    return names[close[0]] if close else None
 
 
 def check_range(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:

@@ -134,6 +134,7 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
         (["plan", "--set", "profile=laptop"], "expected the option --profile"),
         (["reproduce", "--profile", "fast"], "profile='fast' cannot be used: expected one of smoke, laptop"),
         (["reproduce", "monacosfl/fig7"], "(did you mean monacosfl/fig6"),
+        (["reproduce", "monacosf"], "(did you mean monacosfl?); `fssl list` shows them"),
         (["reproduce", "fig6"], "(did you mean monacosfl/fig6?); `fssl list` shows them"),
         (["record", "monacosfl/fig6", "--profile", "smoke"], "profile='smoke' cannot be used: expected one of laptop"),
         (["record", "monacosfl/fig7", "--profile", "laptop"], "ID='monacosfl/fig7' cannot be used"),
@@ -201,7 +202,7 @@ def test_data_lists_what_is_there_and_where_it_looked(project, monkeypatch, caps
     shown = capsys.readouterr().out
     assert "scattered-digits" in shown
     assert str(project / "sets" / "cifar-10-batches-py") in shown
-    assert f"Looked in {project / 'sets'}." in shown
+    assert f"Looked in {project / 'sets'}, which is no folder. Set FSSL_DATA" in shown
 
 
 def test_data_describes_one_set(project, capsys):

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -70,6 +71,17 @@ class Result:
     files: dict[str, bytes] | None
 
 
+def _listen(host: str, port: int) -> None:
+    """Raise :class:`OSError` unless who is there speaks first, as schedulers do; a client waits for others for ever."""
+    with socket.create_connection((host, port), timeout=CONNECT_SECONDS) as connection:
+        try:
+            said = connection.recv(1)
+        except TimeoutError:
+            said = b""
+        if not said:
+            raise ConnectionError("what listens there says nothing; is it the dashboard's port?")
+
+
 class Cluster:
     """A Dask cluster; use it as a context.
 
@@ -86,7 +98,9 @@ class Cluster:
             scheme, location = addressing.parse_address(address)
             registry.get_backend(scheme)  # a client of another address goes on trying for a minute
             if scheme in ("tcp", "tls"):
-                addressing.parse_host_port(location)
+                host_and_port = addressing.parse_host_port(location)
+                if scheme == "tcp":
+                    _listen(*host_and_port)
             self.client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # the last from a web server
             raise FsslError(

@@ -418,12 +418,19 @@ def _row(outcome: Outcome, profile: str) -> dict[str, Any]:
 
 def _meant(name: str, known: Iterable[str]) -> str:
     """What somebody who wrote an unknown ID may have meant, and where to look."""
-    close = [id for id in known if id.endswith(f"/{name}")] or difflib.get_close_matches(name, known, n=3)
+    papers = dict.fromkeys(id.partition("/")[0] for id in known)
+    close = (
+        [id for id in known if id.endswith(f"/{name}")]
+        or difflib.get_close_matches(name, papers, n=1, cutoff=0.8)
+        or difflib.get_close_matches(name, known, n=3)
+    )
     return (f" (did you mean {' or '.join(close)}?)" if close else "") + "; `fssl list` shows them"
 
 
 def _matches(notebook: Notebook, name: str) -> bool:
-    return notebook.id == name or notebook.id.startswith(f"{name}/")
+    """By its ID, its paper, or its file, as a shell completes it."""
+    file = name.endswith(".ipynb") and Path(name).absolute() == notebook.path.absolute()
+    return file or notebook.id == name or notebook.id.startswith(f"{name}/")
 
 
 def _natural(name: str) -> list[tuple[bool, int, str]]:

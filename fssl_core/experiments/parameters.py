@@ -18,7 +18,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.notices import printable
 from fssl_core.settings import did_you_mean
 
-_EXAMPLES = {str: "word", list: [0, 1], dict: {"epochs": 3}}  # where the default is an empty one
+_EXAMPLES = {str: "word", list: [0, 1], dict: {"learning_rate": 0.01}}  # where the default is an empty one
 
 
 class _Yaml(yaml.SafeLoader):

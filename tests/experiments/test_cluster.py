@@ -162,12 +162,16 @@ def test_an_error_of_a_run_is_that_of_the_notebook(folder, capsys):
 
 def test_results_travel_where_the_store_is_not_shared(scheduler, folder, monkeypatch, tmp_path):
     """Both ways: what a run builds on goes to its worker, too."""
+    from distributed import Client
+
     there = Walk(seed=600)
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "mine"))
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS")
     run_all([there], progress=False)
     (folder / "log").unlink()
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", scheduler)
+    with Client(scheduler, set_as_default=False) as client:  # nothing is sent to those that come later
+        client.wait_for_workers(1)
     runs = [Sum(walks=(there, Walk(seed=601)))]
     frame = run_all(runs, progress=False)
     assert set(log(folder)["seed"]) == {601}
@@ -217,12 +221,22 @@ class WebServer(socketserver.BaseRequestHandler):
         self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n")
 
 
+def test_what_listens_and_is_no_scheduler_is_not_waited_for(monkeypatch):
+    """Such as the dashboard's port: the client of a web server waited without end."""
+    monkeypatch.setattr("fssl_core.experiments.cluster.CONNECT_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(FsslError, match=f"^No Dask scheduler answers at {address} .*says nothing; is it the dash"):
+            Cluster(address)
+
+
 def test_what_answers_and_is_no_scheduler_is_one_line():
     with socketserver.TCPServer(("127.0.0.1", 0), WebServer) as server, ThreadPoolExecutor(1) as pool:
         address = f"tcp://127.0.0.1:{server.server_address[1]}"
-        pool.submit(server.handle_request)
+        pool.submit(server.serve_forever)
         with pytest.raises(FsslError, match=f"^No Dask scheduler answers at {address}"):
             Cluster(address)
+        server.shutdown()
 
 
 def test_the_runs_of_all_notebooks_are_computed_before_the_first_is_executed(scheduler, monkeypatch, tmp_path, capsys):

@@ -102,7 +102,7 @@ def test_literals_of_the_right_type_are_taken(name, value, taken):
         ("seeds", "[0, 1", "list"),
         ("seeds", {0, 1}, "list"),
         ("seeds", None, "list"),
-        ("overrides", ["epochs", 3], "a value of type dict for paper/fig1, such as {'epochs': 3}"),
+        ("overrides", ["epochs", 3], "a value of type dict for paper/fig1, such as {'learning_rate': 0.01}"),
         ("overrides", "epochs=3", "dict"),
         ("epochs", "three", "a value of type int for paper/fig1, such as 3"),
         ("epochs", 1.5, "int"),
