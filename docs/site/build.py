@@ -52,7 +52,8 @@ def build(source: Path, target: Path, jobs: int = 2) -> int:
     """
     cache = target.with_name(f"{target.name}-cache")
     whole = cache / "whole"
-    options = ["-q", "-W", "--keep-going", "-j", str(jobs), "-d", str(cache), *([] if whole.exists() else ["-E", "-a"])]
+    options = ["-W", "--keep-going", "-j", str(jobs), "-d", str(cache), *([] if whole.exists() else ["-E", "-a"])]
+    options += [] if sys.stdout.isatty() else ["-q"]  # Sphinx shows how far it is in place
     whole.unlink(missing_ok=True)
     status = sphinx([*options, str(source), str(target)])
     if not status:
@@ -67,6 +68,7 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     source, target = ROOT / "build" / "site-source", ROOT / "build" / "site"
     write_source(source, arguments.ids)
+    print("Making the pages; the first time takes minutes.", file=sys.stderr)
     status = build(source, target, arguments.jobs)
     if not status:
         print(f"Open {(target / 'index.html').relative_to(ROOT)} in a browser.")

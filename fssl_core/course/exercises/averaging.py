@@ -77,6 +77,8 @@ def divide(answer, generator):
     largest="This is the most unlike client. Expected is the mean over the clients.",
     squared="Squared differences are another distance. Expected is the total variation.",
     from_uniform="You compare with equally frequent classes. Compare with the classes of all images together.",
+    unweighted="You compare with the mean of the clients' shares. Compare with the classes of all images together, in "
+    "which a client with many images counts more.",
     of_classes="You take the mean over the classes, too. Sum over them, then take the mean over the clients.",
 )
 def unlikeness(answer, generator):
@@ -86,6 +88,7 @@ def unlikeness(answer, generator):
     right = heterogeneity(labels, parts)
     together = counts.sum(0) / counts.sum()
     apart = counts / counts.sum(1, keepdim=True) - together
+    from_mean = apart - apart.mean(0)
     compare(
         as_number(answer(counts)),
         right,
@@ -94,6 +97,7 @@ def unlikeness(answer, generator):
         largest=(apart.abs().sum(1) / 2).max().item(),
         squared=(apart.square().sum(1) / 2).mean().item(),
         from_uniform=((apart + together - 1 / counts.shape[1]).abs().sum(1) / 2).mean().item(),
+        unweighted=(from_mean.abs().sum(1) / 2).mean().item(),
         of_classes=right / counts.shape[1],
     )
 

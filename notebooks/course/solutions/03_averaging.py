@@ -118,6 +118,12 @@ def unlikeness(counts):
     return ((client_frequencies - 1 / counts.shape[1]).abs().sum(1) / 2).mean()
 
 
+# %% averaging/unlikeness: unweighted
+def unlikeness(counts):
+    client_frequencies = counts / counts.sum(1, keepdim=True)
+    return ((client_frequencies - client_frequencies.mean(0)).abs().sum(1) / 2).mean()
+
+
 # %% averaging/unlikeness: of_classes
 def unlikeness(counts):
     client_frequencies = counts / counts.sum(1, keepdim=True)
