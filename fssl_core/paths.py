@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-from fssl_core.errors import SettingError
-
 PROFILES = ("smoke", "laptop", "workstation", "gpu", "paper")  # from the least to the most faithful
 
 
@@ -56,7 +54,4 @@ def _is_project(folder: Path) -> bool:
 
 def _chosen(variable: str) -> Path | None:
     value = os.environ.get(variable)
-    path = Path(value).expanduser().absolute() if value else None
-    if path is not None and path.is_file():
-        raise SettingError(variable, value, "a folder, and this is a file")
-    return path
+    return Path(value).expanduser().absolute() if value else None

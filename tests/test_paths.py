@@ -2,10 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 import fssl_core.paths
-from fssl_core.errors import SettingError
 from fssl_core.paths import figures_root, project_root, records_root, runs_root
 
 
@@ -37,14 +34,6 @@ def test_without_any_project_the_current_folder_serves(tmp_path, monkeypatch):
     monkeypatch.setattr(fssl_core.paths, "__file__", str(tmp_path / "site-packages" / "fssl_core" / "paths.py"))
     monkeypatch.chdir(tmp_path)
     assert project_root() == tmp_path
-
-
-def test_a_file_in_the_place_of_a_folder_is_named(tmp_path, monkeypatch):
-    """Of a run in it the advice was to delete it."""
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "file"))
-    (tmp_path / "file").touch()
-    with pytest.raises(SettingError, match=r"FSSL_RUNS='.*file' cannot be used: expected a folder, and this is a file"):
-        runs_root()
 
 
 def test_the_environment_has_the_last_word(tmp_path, monkeypatch):

@@ -70,8 +70,11 @@ class Run:
     def __init__(self, settings: Settings, digests: Mapping[str, str | None] | None = None) -> None:
         if not (isinstance(settings, Settings) and callable(getattr(settings, "execute", None))):
             raise SettingError("settings", settings, "settings of a run, for example SplitSettings()")
+        root = runs_root()
+        if root.is_file():
+            raise SettingError("FSSL_RUNS", str(root), "a folder, and this is a file")
         self.settings = settings
-        self.folder = runs_root() / settings.key
+        self.folder = root / settings.key
         self._digests = digests
 
     def __repr__(self) -> str:

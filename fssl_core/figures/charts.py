@@ -114,7 +114,8 @@ def curves(
         SettingError: ``percent`` names no metric.
     """
     ticks, styles = sorted(frame[x].unique()), style.method_styles(frame[hue])
-    offset = min(0.08 * min(np.diff(ticks), default=1), 0.03 * (np.ptp(ticks) or 1))  # so that markers stay at their x
+    span = ticks[-1] - ticks[0] if len(ticks) > 1 else 1
+    offset = min(0.08 * min(np.diff(ticks), default=1), 0.03 * span)  # so that markers stay at their x
     keys = {} if paper is None else {"paper": style.PRINTED_MARK}
 
     def draw(axes: Axes, rows: pd.DataFrame, metric: str) -> None:

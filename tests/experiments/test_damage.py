@@ -304,7 +304,7 @@ def test_a_hidden_folder_does_not_block_a_run(root, monkeypatch):
 def test_a_file_in_place_of_the_folder_of_runs_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "a file"))
-    with pytest.raises(FsslError, match=r"a file.*set FSSL_RUNS|cannot be read \(Not a directory\)"):
+    with pytest.raises(FsslError, match=r"FSSL_RUNS='.*a file' cannot be used: expected a folder, and this is a file"):
         run(Mean(), progress=False)
 
 

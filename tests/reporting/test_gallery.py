@@ -108,6 +108,7 @@ def record(project, profile, similarity):
     folder = project / "figures" / "monacosfl"
     folder.mkdir(parents=True, exist_ok=True)
     table = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": similarity, "norm": "group", "photograph": "china"})
+    table["similarity_other"] = 0.1
     table = pd.concat([table.assign(seed=seed) for seed in range(2)])
     table.to_csv(folder / f"fig2.{profile}.csv", index=False)
     (folder / f"fig2.{profile}.json").write_text(json.dumps({"profile": profile}))

@@ -24,7 +24,7 @@ def numbers():
         "95 % intervals": 95,
         "65.4, 64.5 and 70.4 %": [*apart],
         "53.8, 53.9, 60.3": [*ours[APART, "features"]],
-        "is 5.9 points ahead of 16, with an interval of 2.2 to 9.6": (judged.estimate, judged.low, judged.high),
+        "is 5.9 points ahead of 16, with an interval of 2.2 to 9.6": (-judged.estimate, -judged.high, -judged.low),
         "lie within 0.2": bound,
         "13.0, 15.3 and 18.1 %": [*together],
         "untrained (16.2 %)": untrained,

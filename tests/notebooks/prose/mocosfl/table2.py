@@ -8,7 +8,7 @@ def numbers():
     real = record("mocosfl/table2", "workstation")
     by_cell = real.groupby(["partition", "clients"])
     probe, named = 100 * by_cell.linear_probe_accuracy.mean(), 100 * by_cell.identifiability.mean()
-    (iid,), (fall,) = (
+    (iid,), (fall, *_) = (
         comparisons(f"mocosfl-table2-{name}", profile="workstation") for name in ("iid-flat", "divergence-direction")
     )
     return {
