@@ -119,11 +119,6 @@ def parsed(scheme: str) -> Scheme:
     return Scheme(kind, _number(scheme, argument, int if kind == "classes" else float), _number(scheme, least, int))
 
 
-def check_scheme(scheme: str) -> None:
-    """Raise as :func:`parsed`."""
-    parsed(scheme)
-
-
 def _part_of(scheme: str) -> tuple[int, int, str]:
     """i, n and the scheme of ``"part:i/n:scheme"``."""
     _, which, *rest = scheme.split(":", 2)

@@ -114,8 +114,8 @@ def curves(
         SettingError: ``percent`` names no metric.
     """
     ticks, styles = sorted(frame[x].unique()), style.method_styles(frame[hue])
-    span = ticks[-1] - ticks[0] if len(ticks) > 1 else 1
-    offset = min(0.08 * min(np.diff(ticks), default=1), 0.03 * span)  # so that markers stay at their x
+    steps = np.diff(ticks)
+    offset = min(0.08 * min(steps), 0.03 * sum(steps)) if len(steps) else 0.08  # markers stay at their x
     keys = {} if paper is None else {"paper": style.PRINTED_MARK}
 
     def draw(axes: Axes, rows: pd.DataFrame, metric: str) -> None:

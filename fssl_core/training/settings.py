@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.data.datasets import Dataset, load_dataset
-from fssl_core.data.partitions import check_scheme, partition
+from fssl_core.data.partitions import parsed, partition
 from fssl_core.devices import autocast, default_device, dtype_of, keep_freed_memory, repeatable_kernels
 from fssl_core.evaluation.features import extract
 from fssl_core.evaluation.knn import knn_accuracy
@@ -219,7 +219,7 @@ class FederationSettings(TrainingSettings):
         norms = [norm for norm in norms_of(self.architecture) if norm != "twin" or self.pairs]
         check_choice("norm", self.norm, norms)
         check_choice("augmentation", self.augmentation, AUGMENTATIONS)
-        check_scheme(self.partition)
+        parsed(self.partition)
 
     # ---------------------------------------------------------------- what a trainer is made of
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -19,6 +18,7 @@ from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import Exercise, exercises_of
 from fssl_core.course.marks import COLUMNS, WARNING, report
 from fssl_core.errors import FsslError
+from tests.processes import PATIENCE, wait_until
 
 CHECKS = [id for id, known in exercises_of("averaging").items() if isinstance(known, Exercise)]
 
@@ -153,7 +153,6 @@ def test_executed_anew_a_forged_result_is_gone_and_a_failing_cell_stops_nobody(t
     assert path.read_bytes() == before
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
 def test_ctrl_c_ends_a_report_and_the_cell_that_is_running(tmp_path):
     """nbclient ended the kernel and gave the student the blame; the next notebook was executed."""
     started = tmp_path / "started"
@@ -162,11 +161,10 @@ def test_ctrl_c_ends_a_report_and_the_cell_that_is_running(tmp_path):
         hand_in(tmp_path / f"{name}.ipynb", cell("averaging/fedavg", source=endless))
     command = [sys.executable, "-m", "fssl_core.cli", "course", "report", str(tmp_path), "--execute"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not started.exists() and process.poll() is None:
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
         try:
-            _, errors = process.communicate(timeout=60)
+            wait_until(started.exists)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 130
@@ -174,6 +172,7 @@ def test_ctrl_c_ends_a_report_and_the_cell_that_is_running(tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # as above
 def test_a_notebook_ends_though_a_cell_does_not_let_itself_be_interrupted(tmp_path, monkeypatch):
     endless = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    time.sleep(1)"
     hand_in(tmp_path / "a.ipynb", cell("averaging/fedavg", source=endless), cell("averaging/divide", source="1"))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from fssl_core.data.partitions import Scheme, check_scheme, class_counts, heterogeneity, parsed, partition
+from fssl_core.data.partitions import Scheme, class_counts, heterogeneity, parsed, partition
 from fssl_core.errors import SettingError
 from fssl_core.random import generator
 
@@ -77,7 +77,7 @@ def test_a_scheme_has_parts_and_one_way_to_be_written(scheme, parts, written):
 @pytest.mark.parametrize("scheme", ["dirichlet:x", "classes:1.5", "dirichlet:1:0", "part:0/2:majority:-1", "classes"])
 def test_a_bad_number_is_found_without_images(scheme):
     with pytest.raises(SettingError, match="above 0 after the colon"):
-        check_scheme(scheme)
+        parsed(scheme)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -88,7 +88,6 @@ def unlikeness(answer, generator):
     right = heterogeneity(labels, parts)
     together = counts.sum(0) / counts.sum()
     apart = counts / counts.sum(1, keepdim=True) - together
-    from_mean = apart - apart.mean(0)
     compare(
         as_number(answer(counts)),
         right,
@@ -97,7 +96,7 @@ def unlikeness(answer, generator):
         largest=(apart.abs().sum(1) / 2).max().item(),
         squared=(apart.square().sum(1) / 2).mean().item(),
         from_uniform=((apart + together - 1 / counts.shape[1]).abs().sum(1) / 2).mean().item(),
-        unweighted=(from_mean.abs().sum(1) / 2).mean().item(),
+        unweighted=((apart - apart.mean(0)).abs().sum(1) / 2).mean().item(),
         of_classes=right / counts.shape[1],
     )
 
