@@ -53,6 +53,13 @@ def test_the_paper_profile_is_the_papers_setting():
     assert mfcl_rival_settings("paper", method="FedSimCLR").rounds == 800  # Table 3
 
 
+def test_a_narrow_network_has_narrow_heads():
+    narrow, wide = (mfcl_rival_settings(profile, method="FedEMA") for profile in ("workstation", "paper"))
+    for head in ("projector", "predictor"):
+        sizes, full = getattr(narrow.objective, head), getattr(wide.objective, head)
+        assert [size * wide.width // narrow.width for size in sizes] == [*full]
+
+
 @pytest.mark.parametrize(
     ("make", "values", "message"),
     [
