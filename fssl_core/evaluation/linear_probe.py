@@ -3,10 +3,10 @@
 Without augmentation the features of an image never change, so they are computed once and the probe trains on them.
 There are two protocols, both of 100 epochs with batches of 128:
 
-``adam-cosine``: MocoSFL and MonAcoSFL (Section 4 of each), Adam at 1e-3, cosine schedule. Two things differ from the
-authors' code: its schedule has a period of 25 and is stepped per batch, so the rate oscillates, here it falls once
-from the start to the end; and it reports the best test accuracy of all epochs, here that of the last one is reported,
-and the best is given beside it.
+``adam-cosine``: MocoSFL (Appendix A.1) and MonAcoSFL (Section 5.1), Adam at 1e-3, cosine schedule. Two things differ
+from the authors' code: its schedule has a period of 25 and is stepped per batch, so the rate oscillates, here it falls
+once from the start to the end; and it reports the best test accuracy of all epochs, here that of the last one is
+reported, and the best is given beside it.
 
 ``sgd-steps``: L-DAWA (Section 4.3), SGD at 0.01 with momentum 0.9, the rate falls to a tenth after epochs 60 and 80,
 the last epoch is reported. Nesterov momentum and no weight decay are from the authors' code, which also leaves out an

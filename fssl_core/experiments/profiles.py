@@ -156,7 +156,7 @@ def _papers_own(paper: str, steps: int, values: dict[str, Any]) -> dict[str, Any
         settings["image_size"] = 224
     if architecture == "resnet50":  # the hidden layer is four times as wide, as the features are
         settings["projector_hidden"] = 4096
-    if paper == "mocosfl":  # Section 5.1: so many steps for any number of clients; the mean of two swapped losses
+    if paper == "mocosfl":  # Section 5.1: so many steps for any number of clients; A.1: a mean of two losses
         return settings | {"sync_every": 50, "swap_at": "server", "seed": 1234}
     # Section 5.1: ten synchronisations an epoch. The script for MobileNetV2 is the only one with the other loss.
     return settings | {

@@ -23,9 +23,10 @@ or more dimensions), averaged over them:
   the autoscaler mean what they mean there.
 - ``"distance"``: from the client's last encoder to the new global one, shortcuts included.
 
-The texts that this project reproduces only say "the divergence between the backbone models of the clients and the
-server" (L-DAWA, Section 2), which fits both. Differs from the authors' code in both: FedEMA mixes batch norm's running
-statistics as it mixes weights; there they are the global model's.
+L-DAWA's text has "the divergence between the backbone models of the clients and the server" (Section 1), which fits
+both, and a distance "between the current model and previous global model" (Section 2.3), which is the drift. Differs
+from the authors' code in both: FedEMA mixes batch norm's running statistics as it mixes weights; there they are the
+global model's.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Who takes part, with how large a batch, and how often clients are synchronised.
 
-MocoSFL (Li et al., 2023), Section 5.1: the server's batch stays around 100, and the number of local steps between
-two synchronisations stays the same for any number of clients.
+MocoSFL (Li et al., 2023), Section 5.1 and Appendix A.1: the server's batch stays around 100, and the number of local
+steps between two synchronisations stays the same for any number of clients.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class AutoAdjusted:
 
 
 def auto_adjust(clients: int) -> AutoAdjusted:
-    """MocoSFL's automatic choice of batch, sampling and synchronisation (Section 5.1 and the authors' code).
+    """MocoSFL's automatic choice of batch, sampling and synchronisation (Section 5.1, Appendix A.1, the authors' code).
 
     The server's batch is 100 (``100 // clients`` images a client, at least 1), at most about 100 clients take part in
     an epoch, and ``1000 / (batch * clients)`` synchronisations an epoch keep 50 steps between two of them when the

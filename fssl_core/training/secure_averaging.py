@@ -1,7 +1,7 @@
 """MFCL's phase 1 with secure aggregation: the gServer sees masked models only, and their average.
 
 Motamedi and Kim, "Modular federated contrastive learning with twin normalization for resource-limited clients", TMLR,
-Section 5.5, footnote 12. The protocol is in :mod:`fssl_core.privacy.secure_aggregation`; the average is that of plain
+Section 5.6.2, footnote 12. The protocol is in :mod:`fssl_core.privacy.secure_aggregation`; the average is that of plain
 federated averaging up to the resolution of its fixed-point numbers. Batch norm's counts of batches are averaged in the
 open, as there.
 

@@ -9,8 +9,8 @@ A symmetric loss has two directions, in which two views of an image are query an
 
 - ``"client"``, the released code of MonAcoSFL: both views pass through both models of a client. Four activations of an
   image go up, two gradients come down; the loss is the mean of the directions.
-- ``"server"``, the text of MocoSFL (Section 5.1): a client sends its online activation of one view and the momentum
-  activation of the other, the server runs both through both of its parts, and takes the mean.
+- ``"server"``, the text of MocoSFL (Appendix A.1): a client sends its online activation of one view and the
+  momentum activation of the other, the server runs both through both of its parts, and takes the mean.
 - ``"server-sum"``, the released code of MocoSFL, and MonAcoSFL's script for MobileNetV2: the same, but the sum.
 
 In the last two the client's model learns from one direction only, since no gradient passes a momentum model.
