@@ -169,8 +169,13 @@ class Client:
 
 
 def common_mask(private: bytes, public: bytes, number: int, other: int) -> tuple[bytes, int]:
-    """Seed and sign of the mask that client ``number``, whose private key it is, has in common with another."""
-    return agree(private, public, "mask"), 1 if number > other else -1
+    """Seed and sign of the mask that client ``number``, whose private key it is, has in common with another.
+
+    The seed is of this pair alone: other bytes can be the same key for X25519, and with a copy of a third one's key the
+    other would have the third one's mask, which could cancel it.
+    """
+    pair = sorted((number, other))
+    return agree(private, public, f"mask of {pair}"), 1 if number > other else -1
 
 
 class Server:

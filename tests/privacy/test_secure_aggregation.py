@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models.layers import BatchNorm2d
-from fssl_core.privacy.masks import decode, encode, sign
+from fssl_core.privacy.masks import apply_masks, decode, encode, sign
 from fssl_core.privacy.secure_aggregation import combine_securely, secure_average, seeded_bytes, simulated_clients
 from fssl_core.privacy.secure_messages import STEPS, MaskedModel, SecureAggregation, Unmasking, statement
 from fssl_core.privacy.secure_parties import Client, Server
@@ -281,6 +281,25 @@ def test_two_clients_with_one_key_are_refused():
     same = simulated_clients(FIVE, randomness=lambda client: seeded_bytes(0, 0, client % 4))
     with pytest.raises(FsslError, match="Two clients have the same public key"):
         same[0].sealed_shares([party.public_keys() for party in same])
+
+
+def test_a_copy_of_another_clients_key_takes_no_mask_away():
+    """X25519 leaves out the last bit. Four of nine had the keys of four others so, and bared the model between them."""
+    protocol = SecureAggregation(clients=9, threshold=7)
+    parties, server = simulated_clients(protocol), Server(protocol)
+    keys = [party.public_keys() for party in parties]
+    for copied, colluding in zip(range(4), range(5, 9), strict=True):
+        key = bytearray(keys[copied].masking)
+        key[-1] ^= 0x80
+        false = replace(keys[colluding], masking=bytes(key))
+        keys[colluding] = replace(false, signature=sign(parties[colluding]._signing, false.signed(0)))
+    keys = server.publish(keys)
+    inboxes = server.deliver([party.sealed_shares(keys) for party in parties])
+    model = some_models(1, 100)[0]
+    words = parties[4].masked_model(model, 1 / 9, inboxes[4]).words
+    apply_masks(words, [(parties[4]._seed, -1)])  # which everybody's shares give
+    assert protocol.colluding == 4
+    assert (decode(words, 1 / 9, 24) - model).abs().min() > 1e-3
 
 
 @pytest.mark.parametrize("key", [bytes(32), bytes(31)], ids=["zeros", "too short"])
