@@ -12,6 +12,7 @@ from fssl_core.federation.received import unusable
 
 MOST_IMAGES = 10**9
 MOST_FIGURES = 32
+NOT_THEIRS = {"epoch", "best_epoch"}  # figures that only the server has
 NPY_HEADER = 1 << 10  # bytes, and more than numpy puts in front of an array
 
 
@@ -87,7 +88,7 @@ def _figures(metrics: MetricRecord, images: int) -> dict[str, float]:
     counted = row.pop("images", None)
     if type(counted) is not int or counted != images:
         raise ReplyError(f"it counts {counted!r} images and has joined with {images}")
-    if not {"loss", "last_epoch_loss"} <= row.keys() or "epoch" in row or len(row) > MOST_FIGURES:
+    if not {"loss", "last_epoch_loss"} <= row.keys() or NOT_THEIRS & row.keys() or len(row) > MOST_FIGURES:
         raise ReplyError("its figures are not those of a round")
     for name, value in row.items():
         if not name.isidentifier() or type(value) not in (int, float) or not math.isfinite(value):

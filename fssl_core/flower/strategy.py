@@ -94,7 +94,9 @@ class AveragingStrategy(Strategy):
                 try:
                     used[client] = read_training(reply.content, due, int(self.trainer.images[client]))
                 except ReplyError as error:
-                    problems[client] = f"The reply of client {client} in round {server_round} cannot be used: {error}."
+                    problems[client] = (
+                        f"The reply of client {client} in round {server_round} cannot be used: {printable(error)}."
+                    )
         for client in clients.values():
             self.lost[client] = server_round
             del self.nodes[client]

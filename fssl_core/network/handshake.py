@@ -51,7 +51,7 @@ def check_split_settings(values: Mapping[str, Any]) -> None:
     """
     if values.get("pretrained_client") is not None:
         raise SettingError("pretrained_client", values["pretrained_client"], "none where clients are processes")
-    check_types(SplitSettings, values)
+    check_types(SplitSettings, {printable(name): value for name, value in values.items()})  # errors repeat names
 
 
 def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> None:

@@ -16,6 +16,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.network.keys import ClientKeys, ServerKeys
 from fssl_core.network.messages import MAX_FRAME, MAX_HEADER, Message, ProtocolError, decode, encode
 from fssl_core.network.meter import NOBODY, Meter, Name
+from fssl_core.notices import printable
 
 ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
@@ -151,7 +152,7 @@ class Link:
                 raise ProtocolError(f"it sent {size:,} bytes where at most {self._most:,} are allowed")
             return decode([frame.buffer for frame in frames])
         except ProtocolError as error:
-            raise ProtocolError(f"The server at {self.address} is not understood: {error}.") from error
+            raise ProtocolError(f"The server at {self.address} is not understood: {printable(error)}.") from error
 
     def _why(self, event: int, cut: bool) -> FsslError:
         if cut:

@@ -307,6 +307,8 @@ BAD_REPLIES = {
     "loss list": (with_metric("loss", [1.0, 2.0]), "its figure 'loss' is"),
     "no loss": (without("metrics", "last_epoch_loss"), "its figures are not those of a round"),
     "epoch": (with_metric("epoch", 7.0), "its figures are not those of a round"),
+    "best epoch": (with_metric("best_epoch", 999.0), "its figures are not those of a round"),
+    "images without end": (with_metric("images", [7] * 10**5), "it counts .7, 7, 7"),
     "figure": (with_metric("\x1b]0;owned\x07\nfssl: fine", 1.0), "its figure"),
 }  # fmt: skip
 
@@ -324,6 +326,7 @@ def test_a_reply_that_cannot_be_used_is_left_out_of_its_round(spoil, reason, cap
     said = capsys.readouterr().err
     assert re.search(f"The reply of client 1 in round 1 cannot be used: .*{reason}.*The round goes on without it", said)
     assert all(character.isprintable() or character in "\r\n" for character in said)
+    assert max(map(len, said.splitlines())) < 1000
     models, first = run.tensors("models"), grid.sent[0][1].content["arrays"].to_torch_state_dict()
     assert all(torch.equal(models[name][1], value) for name, value in first.items())
     assert models[next(iter(first))].isfinite().all()

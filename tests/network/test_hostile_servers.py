@@ -1,6 +1,7 @@
 """What a server can make a client do: train on what the client has named, within the client's limits, and no more."""
 
 import contextlib
+import json
 import socket
 import sys
 import time
@@ -15,6 +16,7 @@ from fssl_core.network.handshake import read_welcome
 from fssl_core.network.limits import GIB, bytes_needed, own_settings
 from fssl_core.network.messages import Message, ProtocolError
 from fssl_core.network.peers import Peers
+from fssl_core.network.sockets import Link
 from tests.network.federation import PATIENCE, bytes_until_cut, free_address, shaken, tiny
 
 BIND = "tcp://127.0.0.1:*"
@@ -114,11 +116,40 @@ def test_a_number_that_cannot_be_is_refused(number):
     assert isinstance(error, ProtocolError)
 
 
-@pytest.mark.parametrize("kind", ["refused", "stopped"])
-def test_a_reason_is_printed_without_control_characters(kind):
-    with pytest.raises(FsslError, match="refused this client") as refused:
-        read_welcome(Message(kind, {"reason": "\x1b]0;owned\x07\nfssl: client 0: the server has finished"}))
+ESCAPES = "\x1b]0;owned\x07\nfssl: client 0: the server has finished" + "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("refused", {"reason": ESCAPES}),
+        Message("stopped", {"reason": ESCAPES}),
+        Message(ESCAPES),
+        welcome(**{ESCAPES: 1}),
+        welcome(norm=ESCAPES),
+    ],
+    ids=["refused", "stopped", "kind", "name of a setting", "setting"],
+)
+def test_what_a_server_says_is_one_line_without_control_characters(message):
+    with pytest.raises(FsslError) as refused:
+        read_welcome(message)
     assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1500
+
+
+def test_what_is_no_message_is_told_in_one_line():
+    with Peers(BIND, 20) as peers:
+        link = Link(peers.address, 60)
+        link.send(Message("hello"))
+        while (hello := peers.next([])) is None:
+            pass
+        header = {"kind": ESCAPES, "fields": {}, "tensors": [[]]}
+        peers.reply(hello.identity, [json.dumps(header).encode()])
+        with pytest.raises(ProtocolError, match="is not understood") as refused:
+            link.receive(PATIENCE)
+        link.close(0)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 1500
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux how much a connection has brought")
