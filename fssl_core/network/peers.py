@@ -26,7 +26,7 @@ from fssl_core.network.messages import (
     encode,
 )
 from fssl_core.network.meter import NOBODY, Meter, Name
-from fssl_core.network.sockets import GOODBYE, SMALL, check_port, explained, new_socket
+from fssl_core.network.sockets import GOODBYE, SMALL, check_port, explained, new_socket, next_frames
 from fssl_core.notices import notice, printable, say
 
 Frames = Sequence[bytes | memoryview]
@@ -232,7 +232,7 @@ class Peers:
             self.send(list(awaited), Message("ping"))
         if not self._socket.poll(max(1, math.ceil(1000 * (self._probed + self._probe_every - now)))):
             return None
-        first, *rest = self._socket.recv_multipart(copy=False)
+        first, *rest = next_frames(self._socket)
         identity, frames = first.bytes, [frame.buffer for frame in rest]
         client = next((number for number, name in self.members.items() if name == identity), None)
         try:

@@ -22,6 +22,7 @@ ADDRESS = "an address such as tcp://127.0.0.1:5555"
 GOODBYE = 2.0  # seconds in which last words may still reach the other side
 LOOK = 0.1  # seconds between two looks whether the connection is still there
 SMALL = 1 << 16  # bytes of a message without tensors
+MOST_FRAMES = 1 << 14  # of a message that is looked at: MAX_HEADER has room for about as many tensors
 WAITING = 1 << 28  # bytes of messages that may wait for one who does not read, or of 16
 ENCRYPTION = 1 << 10  # bytes, and more than CurveZMQ adds to a frame
 FAILED = {
@@ -53,6 +54,17 @@ def new_socket(
     socket.sndhwm = min(256, max(16, WAITING // largest))  # messages; the other side may not read
     socket.linger = int(1000 * GOODBYE)
     return socket
+
+
+def next_frames(socket: zmq.Socket) -> list[zmq.Frame]:
+    """The frames of the next message, but for those beyond ``MOST_FRAMES``: of an empty one Python keeps 800 bytes."""
+    frames = [socket.recv(copy=False)]
+    last = frames[0]
+    while last.more:
+        last = socket.recv(copy=False)
+        if len(frames) < MOST_FRAMES:
+            frames.append(last)
+    return frames
 
 
 def check_port(name: str, address: str) -> None:
@@ -143,7 +155,7 @@ class Link:
                 )
 
     def _next(self) -> Message:
-        frames = self._socket.recv_multipart(copy=False)
+        frames = next_frames(self._socket)
         size = sum(map(len, frames))
         self._connection = self._meter.name(frames[0].get(zmq.SRCFD))
         self._meter.allow(self._connection, size)
