@@ -34,16 +34,10 @@ from fssl_core.settings import check_choice, check_range
 ATTENTION = ("explicit", "fused")  # with or without a table of N x N weights for each head
 PRECISIONS = {"float32": 4, "mixed": 2}  # bytes of what enters and leaves a product; mixed: autocast of CUDA to 16 bits
 ADAMW_STATES = 2  # values kept for a trained parameter
+ATTENTION_HEADS = 3  # h, of ViT-Tiny
 
 
-def block_saved_bytes(
-    tokens: int,
-    width: int = 192,
-    attention_heads: int = 3,
-    *,
-    attention: str = "explicit",
-    precision: str = "float32",
-) -> int:
+def block_saved_bytes(tokens: int, width: int = 192, *, attention: str = "explicit", precision: str = "float32") -> int:
     """What autograd keeps of one pre-norm transformer block for one view of one image, in bytes.
 
     In values of a token: input of each layer norm (2 D) with mean and deviation, its result that the linear layer
@@ -54,7 +48,6 @@ def block_saved_bytes(
     Args:
         tokens: ``N``.
         width: ``D``.
-        attention_heads: ``h``.
 
     Raises:
         SettingError: another attention or precision.
@@ -65,9 +58,9 @@ def block_saved_bytes(
     norms = 2 * (4 * width + 4 * 2)
     linear = products * (2 * width + 3 * width + width + 2 * 4 * width)
     if attention == "fused":
-        weights = 4 * attention_heads
+        weights = 4 * ATTENTION_HEADS
     else:
-        weights = (4 if precision == "float32" else 4 + 2) * attention_heads * tokens
+        weights = (4 if precision == "float32" else 4 + 2) * ATTENTION_HEADS * tokens
     return tokens * (norms + linear + weights)
 
 
@@ -96,7 +89,6 @@ def client_memory(
     patch_size: int = 4,
     width: int = 192,
     depth: int = 12,
-    attention_heads: int = 3,
     channels: int = 3,
     attention: str = "explicit",
     precision: str = "float32",
@@ -132,7 +124,7 @@ def client_memory(
     if target and shared_frozen and stage.frozen:
         target -= total((encoder.stem, *encoder.units[: present - active])).values + encoder.positions
 
-    block = block_saved_bytes(tokens, width, attention_heads, attention=attention, precision=precision)
+    block = block_saved_bytes(tokens, width, attention=attention, precision=precision)
     images = PRECISIONS[precision] * channels * image_size**2 if 0 in stage.active else 0
     norm = tokens * (4 * width + 4 * 2)
     heads = head_saved_bytes(width, PROJECTOR, batch_size, output_norm=True, precision=precision)

@@ -31,6 +31,7 @@ from fssl_core.settings import check_range
 # has two products per layer (gradients of weights and of inputs), so this is right for a single layer, whose input
 # needs no gradient, and too low for deeper clients by nearly one forward pass.
 MOCOSFL_PASSES = 3
+WHOLE_BATCH = 128  # images in a step of FL-SSL, which trains the whole model
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,6 @@ def compute_table(
     cuts: Sequence[int] | None = None,
     *,
     client_batches: Sequence[int] = (1, 128),
-    whole_batch: int = 128,
     image_size: int = 32,
     width: int = 64,
     norm: str = "group",
@@ -236,7 +236,6 @@ def compute_table(
         architectures: names for :func:`~fssl_core.models.build_backbone`.
         cuts: labels of cuts; all that an architecture has unless given.
         client_batches: batch sizes of MocoSFL's client; 1 is the paper's micro-batch.
-        whole_batch: batch size of FL-SSL, at least 2 (its head has batch norm).
         norm: of the backbone in both; the authors use ``"batch"`` in FL-MoCo and ``"group"`` in MocoSFL.
 
     Returns:
@@ -246,16 +245,15 @@ def compute_table(
         ``memory_bytes``.
 
     Raises:
-        SettingError: unknown architecture, cut or norm, or a batch that is too small.
+        SettingError: unknown architecture, cut or norm, or a batch below 1.
     """
-    check_range("whole_batch", whole_batch, low=2)
     rows = []
     for architecture in architectures:
         backbone = build_backbone(architecture, width=width, norm=norm, image_size=image_size)
         shape = (backbone.channels, image_size, image_size)
         whole = fl_moco_model(backbone)
         whole_macs = forward_macs(whole, shape).total
-        parts = [("FL-SSL", None, whole, [whole_batch])]
+        parts = [("FL-SSL", None, whole, [WHOLE_BATCH])]
         for cut_layer in cuts or cut_layers(backbone):
             parts.append(("MocoSFL", cut_layer, cut(backbone, cut_layer)[0], client_batches))
         for scheme, cut_layer, module, batches in parts:

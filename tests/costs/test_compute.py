@@ -214,8 +214,6 @@ def test_bad_settings(backbones):
     client, _ = cut(backbones["group"], 1)
     with pytest.raises(SettingError, match=r"batch=0 cannot be used: expected at least 1\."):
         training_memory(client, IMAGE, 0)
-    with pytest.raises(SettingError, match=r"whole_batch=1 cannot be used: expected at least 2\."):
-        compute_table(["resnet10"], whole_batch=1)
     with pytest.raises(SettingError, match=r"device='cpu' cannot be used: expected a CUDA device"):
         peak_memory(client, IMAGE, 1, "cpu")
 
