@@ -3,7 +3,8 @@
 A client that has not answered within the timeout, or whose process or SuperNode is gone, is dropped for good with a
 line on stderr; steps and averages go on with the others. One that reports an error, or whose reply cannot be used
 (another shape, values that are not finite, another number of images than it has joined with), is left out of that round
-with a line on stderr, and asked again in the next ones. Where nobody's reply can be used the run ends.
+with a line on stderr, and asked again in the next ones. Where nobody's reply can be used the run ends, and so it does
+where fewer can than a robust rule needs: with ``krum`` and five clients one bad reply is enough.
 """
 
 from collections.abc import Iterable
