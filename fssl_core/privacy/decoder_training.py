@@ -30,7 +30,7 @@ class TrainedDecoders:
     Args:
         decoders: a row for each of the K targets, of the epoch with the lowest validation MSE.
         untrained: where they started from.
-        history: columns target, epoch (from 1), train_mse (mean over the epoch's steps) and validation_mse.
+        history: columns target, epoch (from 1), train_mse (mean over the epoch's images) and validation_mse.
     """
 
     decoders: ClientMatrix

@@ -78,7 +78,7 @@ def explained(images: Tensor, references: Tensor) -> Tensor:
     a model that is not known may well be matched by negatives.
 
     Args:
-        images, references: float ``[N, C, H, W]``.
+        images, references: ``[N, C, H, W]`` of any type and range.
 
     Returns:
         float64 ``[N]`` in [0, 1]; 0 where one of the two is all of one value.
