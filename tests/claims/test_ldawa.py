@@ -251,16 +251,17 @@ def of_runs(values: dict[tuple[str, str], float], column: str, seeds: int = 3, a
 
 
 @pytest.mark.parametrize(
-    ("name", "column", "ssl_method", "fedavg", "better", "worse"),
+    ("name", "column", "ssl_methods", "fedavg", "better", "worse"),
     [
-        ("fig2-wider-basin", "circle_loss_increase", "SimCLR", 1.0, 0.8, 1.2),
-        ("fig2-shorter-path-simclr", "path_ratio", "SimCLR", 1.5, 1.2, 1.7),
-        ("fig2-less-oscillation-barlow", "late_turning_degrees", "Barlow Twins", 5.0, 2.0, 6.0),
+        ("fig2-wider-basin", "circle_loss_increase", ["SimCLR", "Barlow Twins"], 1.0, 0.8, 1.2),
+        ("fig2-shorter-path-simclr", "path_ratio", ["SimCLR"], 1.5, 1.2, 1.7),
+        ("fig2-less-oscillation-barlow", "late_turning_degrees", ["Barlow Twins"], 5.0, 2.0, 6.0),
     ],
 )
-def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_method, fedavg, better, worse):
+def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_methods, fedavg, better, worse):
     def results(ldawa: float, **more) -> pd.DataFrame:
-        rows = of_runs({("FedAvg", ssl_method): fedavg, ("L-DAWA", ssl_method): ldawa}, column, **more)
+        methods = {"FedAvg": fedavg, "L-DAWA": ldawa}
+        rows = of_runs({(method, ssl): methods[method] for method in methods for ssl in ssl_methods}, column, **more)
         return rows.assign(final_loss=rows[column])
 
     assert answer(name, results(better)) == "reproduced"
@@ -268,6 +269,8 @@ def test_shapes_of_paths_are_compared_of_models_that_learned(name, column, ssl_m
     assert answer(name, results(better, seeds=1)) == "inconclusive"
     assert answer(name, results(better, accuracy=0.3)) == "inconclusive"
     assert answer(name, results(better)[lambda rows: rows["method"] == "FedAvg"]) == "not run"
+    for one in ssl_methods[1:]:
+        assert answer(name, results(better)[lambda rows, one=one: rows["ssl_method"] != one]) == "inconclusive"
 
 
 def test_a_path_is_shorter_where_it_is_in_the_plane_and_as_a_whole():
