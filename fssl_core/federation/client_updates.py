@@ -161,7 +161,11 @@ class FedEMA(DivergenceAware):
 
 @dataclass(frozen=True, kw_only=True)
 class EUC(ClientUpdate):
-    """Layers that move little are exchanged in every second round only."""
+    """Layers that move little are exchanged in every second round only.
+
+    Layers are those of the aggregation: where each tensor is one, so is each of batch norm's counts of batches, which
+    with clients of equal size is always among those that move least.
+    """
 
     watches: ClassVar[bool] = True
 
