@@ -374,7 +374,7 @@ def _draw_untrained_bars(axes: Axes, ours: pd.DataFrame, options: dict) -> None:
     half = 0.5 * WIDTH / len(options["hue_order"])
     for cell, level in ours.groupby([options["x"], options["hue"]])[column].mean().items():
         place = _place(cell, options)
-        axes.plot([place - half, place + half], [level] * 2, **style.UNTRAINED)
+        axes.plot([place - half, place + half], [level] * 2, **style.UNTRAINED | {"zorder": 3.5})
 
 
 def _write_means(
@@ -394,10 +394,13 @@ def _write_means(
             continue
         mean, std = style.mean_and_std(values[cell])
         written = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}" if abs(mean) < 1e6 else f"{mean:.1e}"
-        axes.annotate(written, (x_position, 0), color=style.text_on(options["palette"][cell[1]]), **at_bottom)
+        colour = options["palette"][cell[1]]
+        rim = style.rim(colour)  # for a bar shorter than its number, and lines across it
+        axes.annotate(written, (x_position, 0), color=style.text_on(colour), path_effects=rim, **at_bottom)
         if say_number:
             top = np.nanmax([mean + std, *values[cell], printed.get(cell, np.nan)])
-            axes.annotate(f"n={len(values[cell])}", (x_position, top), color=style.MUTED, fontsize=6.5, **text)
+            number = {"color": style.MUTED, "fontsize": 6.5, "path_effects": style.rim(), "zorder": 4.5}
+            axes.annotate(f"n={len(values[cell])}", (x_position, top), **number, **text)
             axes.margins(y=0.15)
 
 

@@ -1,5 +1,6 @@
 """The one look of all figures: a style without global effect, a fixed colour per method, and what figures share."""
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,20 +19,29 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.patheffects import Normal, Stroke
+from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 
 MUTED = "#5f6368"
 GREY = "#949494"
 CUT_LAYER = "cut layer (layers on the client)"
 PRINTED_MARK = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 BAR = {"edgecolor": "black", "linewidth": 0.5}
-MEANS = {"saturation": 1, "err_kws": {"linewidth": 1.2, "color": "black"}, **BAR}  # seaborn's bars, with error bars
 CHANCE = {"color": GREY, "linestyle": ":", "zorder": 0.5, "label": "chance"}
-UNTRAINED = {  # what a model reaches before it is trained; its white rim shows it on dark bars
-    "color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 1.2, "label": "untrained", "zorder": 3.5,
-    "path_effects": [Stroke(linewidth=2.8, foreground="white"), Normal()],
-}  # fmt: skip
 DASHES = {"-": "", "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's, as seaborn takes them
+
+
+def rim(colour: str = "white") -> list[AbstractPathEffect]:
+    """Path effects that keep a line or a text apart from what is under it."""
+    return [Stroke(linewidth=2.2, foreground=colour), Normal()]
+
+
+UNTRAINED = {  # what a model reaches before it is trained; under curves, with a rim on bars
+    "color": "black", "linestyle": (0, (4, 1.5)), "linewidth": 1.2, "label": "untrained", "zorder": 1.5,
+    "path_effects": rim(),
+}  # fmt: skip
+MEANS = {  # seaborn's bars, with error bars; their white rim shows them on dark bars
+    "saturation": 1, "err_kws": {"linewidth": 1.2, "color": "black", "path_effects": rim()}, **BAR,
+}  # fmt: skip
 LAST = (  # in a legend
     "front of all goals", "front of the two axes", "cheapest cut", "a grey view", "mean image", "paper",
     "untrained", "chance",
@@ -125,8 +135,9 @@ METHOD_COLOURS: dict[str, str] = {name: style.colour for name, style in METHODS.
 def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
     """The fixed style of each known method, in order of appearance.
 
-    Anything else takes the next of ``OTHERS``, which no method has. A variant, such as ``"MocoSFL-3"`` (a cut) or
-    ``"MocoSFL, one common model"``, has its method's, from one to the next lighter, and the last still to be seen.
+    Anything else takes the next of ``OTHERS``, which no method has. A variant, such as ``"MocoSFL-3"`` (a cut),
+    ``"FedSimCLR(GN)"`` or ``"MocoSFL, one common model"``, has its method's, from one to the next lighter, and the
+    last still to be seen.
     """
     methods = {name: _method(str(name)) for name in names}
     variants = Counter(methods.values())
@@ -146,7 +157,7 @@ def _method(name: str) -> str:
     if name in METHODS:
         return name
     method, _, cut = name.rpartition("-")
-    return method if method in METHODS and cut.isdigit() else name.partition(",")[0]
+    return method if method in METHODS and cut.isdigit() else re.split("[,(]", name)[0]
 
 
 def lighter(colour: str, strength: float) -> str:
@@ -228,7 +239,8 @@ def finish(
     subtitle = " · ".join(part for part in (subtitle, spread) if part)
     width, height = fig.get_size_inches()
     title = textwrap.fill(title, int(9.5 * width))
-    subtitle = textwrap.fill(subtitle, int(13 * width))
+    held = subtitle.replace(" · ", "\u00a0· ")  # a line may end with a dot, not begin with one
+    subtitle = textwrap.fill(held, int(13 * width), break_on_hyphens=False).replace("\u00a0·", " ·")
     title_height, subtitle_height = 0.22 * (1 + title.count("\n")), 0.18 * (1 + subtitle.count("\n"))
     header = title_height + subtitle_height + 0.2
     height += header

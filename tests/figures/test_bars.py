@@ -1,5 +1,7 @@
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from fssl_core.figures.charts import bars
@@ -60,6 +62,17 @@ def test_a_method_named_with_its_cut_is_a_shade_of_the_methods_colour():
     assert byol == pytest.approx(to_rgb(METHOD_COLOURS["FL-BYOL"]))
 
 
+def test_a_number_is_read_where_its_bar_ends_below_it():
+    """White over a dark bar, it would be white on white: it has a rim in the colour of the bar."""
+    frame = pd.DataFrame({"clients": 5, "labels": "1%", "method": ["FSL", "FedAvg"], "accuracy": [0.0, 0.9]})
+    figure = draw(frame)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    left, right, bottom, top = (round(edge) for edge in figure.axes[0].bbox.get_points().T.ravel())
+    pixels = np.asarray(canvas.buffer_rgba())[::-1][bottom:top, left:right, :3]
+    assert (np.abs(pixels - 255 * np.array(to_rgb(METHOD_COLOURS["FSL"]))).max(-1) < 20).sum() > 50
+
+
 def test_the_legend_names_the_paper_only_where_it_has_values():
     assert key(draw(OURS, paper=PAPER, chance=0.1)) == ["MocoSFL-1", "MocoSFL-3", "FL-BYOL", "paper", "chance"]
     assert key(draw(OURS)) == key(draw(OURS, paper=PAPER.iloc[:0])) == ["MocoSFL-1", "MocoSFL-3"]
@@ -69,7 +82,7 @@ def test_each_bar_has_the_line_of_its_untrained_models():
     """Where nothing is known of them there is none."""
     figure = draw(OURS.assign(untrained=[0.2, 0.4, float("nan"), float("nan"), 0.1]))
     levels = [
-        [(line.get_xdata().mean(), line.get_ydata()[0]) for line in axes.lines if line.get_path_effects()]
+        [(line.get_xdata().mean(), line.get_ydata()[0]) for line in axes.lines if line.get_label() == "untrained"]
         for axes in figure.axes
     ]
     at = pytest.approx(-0.2)

@@ -89,10 +89,12 @@ def test_curves_draw_what_untrained_models_reach(chart, untrained, levels):
     figure = drawn(getattr(charts, chart)(frame, *where, {"knn": "kNN"}, **options))
     expected = ["MocoSFL", "MonAcoSFL", "untrained"]
     assert key(figure) == (expected if levels else expected[:2])
-    dashed = {line.get_color(): line.get_ydata() for line in lines(figure.axes[0]) if line.get_path_effects()}
+    dashed = {line.get_color(): line for line in lines(figure.axes[0]) if line.get_path_effects()}
     assert dashed.keys() == levels.keys()
     for colour, values in levels.items():
-        np.testing.assert_allclose(dashed[colour], values)
+        np.testing.assert_allclose(dashed[colour].get_ydata(), values)
+        reached = [line_of(figure.axes[0], METHOD_COLOURS[method]) for method in ("MocoSFL", "MonAcoSFL")]
+        assert all(dashed[colour].get_zorder() < line.get_zorder() for line in reached)  # nothing hides the results
 
 
 @pytest.mark.parametrize(("own_axes", "limits"), [(False, 1), (True, 2)])

@@ -1,5 +1,14 @@
 from fssl_core.experiments.profiles_mfcl import MFCL_METHODS
-from fssl_core.figures.style import METHOD_COLOURS, METHODS, NORMALISATIONS, lighter, method_styles, spread_note
+from fssl_core.figures.style import (
+    METHOD_COLOURS,
+    METHODS,
+    NORMALISATIONS,
+    finish,
+    lighter,
+    method_styles,
+    panels,
+    spread_note,
+)
 
 
 def test_methods_have_distinct_colours_and_marks():
@@ -24,6 +33,8 @@ def test_a_variant_of_a_method_is_a_lighter_shade_with_the_same_marker():
     first, second, common = method_styles(["MocoSFL-1", "MocoSFL-3", "MocoSFL, one common model"]).values()
     assert len({first.colour, second.colour, common.colour}) == 3
     assert first.marker == second.marker == common.marker
+    batch, group = method_styles(["FedSimCLR(BN)", "FedSimCLR(GN)"]).values()
+    assert (batch, group.marker) == (METHODS["FedSimCLR"], batch.marker)
     trained, frozen = method_styles(["mine, trained on", "mine, frozen"]).values()
     assert (trained.marker, trained.colour == frozen.colour) == (frozen.marker, False)
 
@@ -40,6 +51,19 @@ def test_the_note_says_what_means_and_spreads_are():
     assert spread_note([3, 0], "bars", "lines") == said  # a cell without a run is not drawn
     assert spread_note([1, 3, 2], "bars", "lines") == said + ", n\u00a0=\u00a01\u00a0to\u00a03"
     assert spread_note([5], "circles", "lines", over="images").endswith("over images")
+
+
+def test_no_line_of_a_subtitle_begins_with_the_dot_between_its_parts_or_ends_within_a_word():
+    for width in range(20, 90):
+        fig, _ = panels(1, width=width / 10)
+        lines = (
+            finish(fig, "title", "profile laptop · scattered-digits, non-IID · 3 seeds")
+            .texts[-1]
+            .get_text()
+            .split("\n")
+        )
+        assert " ".join(lines) == "profile laptop · scattered-digits, non-IID · 3 seeds"
+        assert not any(line.startswith("·") or line.endswith("-") for line in lines)
 
 
 def test_nothing_is_said_of_a_spread_that_is_not_there():
