@@ -13,7 +13,7 @@ from matplotlib.ticker import MultipleLocator
 
 from fssl_core.figures import style
 from fssl_core.figures.charts import stacked_bars
-from fssl_core.figures.style import METHOD_COLOURS, METHODS, OTHERS
+from fssl_core.figures.style import METHODS, NORMALISATIONS, OTHERS
 from fssl_core.settings import check_choice
 
 KINDS = {  # of a vector: how its arrow looks
@@ -24,7 +24,6 @@ KINDS = {  # of a vector: how its arrow looks
     "L-DAWA": {"color": METHODS["L-DAWA"].colour, "linewidth": 3.0},
 }
 APART = FROZEN = "#e4e4e4"  # of what is not pooled, or not trained
-NORMS = {"BN": "#737373", "GN": "#8c6bb1", "TN": METHOD_COLOURS["MFCL"]}
 
 
 @style.use_style()
@@ -68,7 +67,7 @@ def scaling(
         axes.set_ylabel(label)
     unscaled = grid[len(groups)]
     unscaled.plot([0, 180], [0, 180], color=style.MUTED, linestyle="--", linewidth=1)
-    unscaled.text(138, 146, "unscaled", color=style.MUTED, fontsize=8, ha="right", va="center")
+    unscaled.text(128, 146, "unscaled", color=style.MUTED, fontsize=8, ha="right", va="center")
     unscaled.yaxis.set_major_locator(MultipleLocator(45))
     unscaled.set_ylim(-5, 185)
     keys = {kind: look for kind, look in KINDS.items() if kind in set(vectors["kind"])}
@@ -111,7 +110,7 @@ def normalisation_sets(
     """Which channels of which images decide one normalised map: a panel for each normalisation.
 
     Args:
-        reached: by a title that starts with a key of ``NORMS``, bool ``[C, 2K]``, whether the map at ``index`` depends
+        reached: by a title that starts with BN, GN or TN, bool ``[C, 2K]``, whether the map at ``index`` depends
             on this one; the columns are K first views and then the K second views of the same images.
         index: channel and column of that map, which has a frame.
         subtitle: how it was found.
@@ -120,7 +119,7 @@ def normalisation_sets(
     fig, grid = style.panels(len(reached), width=1.2 + 0.3 * views, height=1.1 + 0.26 * channels, sharey=True)
     images = [*range(1, views // 2 + 1)] * 2
     for axes, (name, cells) in zip(grid, reached.items(), strict=True):
-        colour = NORMS.get(name[:2], OTHERS[0].colour)
+        colour = NORMALISATIONS.get(name[:2], OTHERS[0]).colour
         _cells(axes, np.where(cells, colour, APART), images, range(1, channels + 1))
         axes.add_patch(Rectangle((index[1] - 0.5, index[0] - 0.5), 1, 1, fill=False, edgecolor="black", lw=2))
         axes.axvline(views / 2 - 0.5, color="black", linestyle="--", lw=1)

@@ -154,7 +154,10 @@ def attacks_by_depth(
         DataError: reconstructions are not of the originals' shape.
     """
     pictures = {
-        f"{system}:\n{attack}": {"": originals, **{str(layers): by_layers[layers] for layers in sorted(by_layers)}}
+        f"{system}:\n{attack}": {
+            "original": originals,
+            **{f"cut {layers}": by_layers[layers] for layers in sorted(by_layers)},
+        }
         for (system, attack), by_layers in reconstructions.items()
     }
     fig, lower = _pictures_above(pictures, 3.3)

@@ -1,6 +1,5 @@
 """What became of the papers' claims: a count of all, and a forest of those of which there is a number."""
 
-import textwrap
 from collections.abc import Sequence
 from math import isfinite
 
@@ -75,7 +74,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     left_out = len(verdicts) - len(rows)
     subtitle = f"each row on a scale of its own · {left_out} without a number of ours" if left_out else "own scales"
     spread = "lines: intervals over seeds, of 95 percent where no other level is given"
-    return style.finish(fig, textwrap.shorten(title, 110), subtitle, spread, keys=keys, columns=7)
+    return style.finish(fig, title, subtitle, spread, keys=keys, columns=7)
 
 
 def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:

@@ -4,7 +4,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from fssl_core.errors import SettingError
-from fssl_core.figures.diagrams import APART, NORMS, balance_cases, map_sides, normalisation_sets
+from fssl_core.figures.diagrams import APART, balance_cases, map_sides, normalisation_sets
+from fssl_core.figures.style import NORMALISATIONS
 from tests.figures.reading import lines, spreads
 
 WORDS = {"subtitle": "profile smoke", "title": "modules"}
@@ -20,8 +21,8 @@ def test_what_is_pooled_is_coloured_and_the_watched_map_framed():
     reached[0, [1, 3]] = True
     group, twin = drawn(normalisation_sets({"GN: one": ~reached, "TN: two": reached}, index=(0, 1), **WORDS))
     faces = [[to_hex(face) for face in row] for row in twin.images[0].get_array().tolist()]
-    assert faces == np.where(reached, NORMS["TN"], APART).tolist()
-    assert to_hex(group.images[0].get_array()[0, 0]) == NORMS["GN"]
+    assert faces == np.where(reached, NORMALISATIONS["TN"].colour, APART).tolist()
+    assert to_hex(group.images[0].get_array()[0, 0]) == NORMALISATIONS["GN"].colour
     (frame,) = twin.patches
     assert (frame.get_y(), frame.get_x()) == (-0.5, 0.5)
     assert [label.get_text() for label in twin.get_xticklabels()] == ["1", "2", "1", "2"]  # twins share a number

@@ -112,6 +112,8 @@ def test_a_panel_has_the_originals_and_a_row_for_each_number_of_layers():
         [0, 10, 20, 50],
         [0, 10, 90],
     ]
+    named = ["original", "cut 1", "cut 2", "cut 5"]
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == named
     mse, *_ = (axes for axes in figure.axes if axes.get_xlabel())
     names = ["MFCL: decoder", "MFCL: search, model unknown", "MonAcoSFL: search"]
     assert key(figure) == [*names, "mean image"]

@@ -34,8 +34,10 @@ def test_every_claim_is_counted_once_in_each_papers_row_the_first_paper_on_top(v
 def test_each_claim_with_a_number_has_a_row_and_the_others_are_counted(verdicts):
     own = [verdict for verdict in verdicts if verdict.paper == "mocosfl"]
     numbers = [verdict for verdict in own if verdict.estimate is not None]
-    figure = plot_verdicts(own, "MocoSFL")
+    title = "A title that is longer than a line, " * 5
+    figure = plot_verdicts(own, title)
     figure.canvas.draw()
+    assert figure.texts[0].get_text().split() == title.split()
     (axes,) = figure.axes
     assert len(axes.get_yticklabels()) == len(numbers)
     assert f"{len(own) - len(numbers)} without a number of ours" in " ".join(text.get_text() for text in figure.texts)
