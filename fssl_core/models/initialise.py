@@ -26,7 +26,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
         generator: on the CPU; without one, always the same numbers.
 
     Raises:
-        TypeError: the module holds parameters of a layer for which there is no rule.
+        TypeError: the module holds parameters or buffers of a layer for which there is no rule.
     """
     if generator is None:
         generator = make_generator(0, "initialise")
@@ -40,7 +40,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
                 nn.init.xavier_uniform_(layer.weight, generator=generator)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-        elif next(layer.parameters(recurse=False), None) is not None:
+        elif [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]:  # else buffers would be what memory held
             raise TypeError(f"no rule to initialise a {type(layer).__name__}: add one to models/initialise.py")
     return module
 

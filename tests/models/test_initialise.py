@@ -61,6 +61,15 @@ def test_layers_whose_first_values_are_constants_have_pytorchs(make):
     assert torch.equal(values(build(make)), values(make()))
 
 
-def test_layer_without_a_rule():
-    with pytest.raises(TypeError, match=r"no rule to initialise a Embedding: add one to models/initialise\.py"):
-        build(lambda: nn.Sequential(nn.Embedding(3, 4)))
+class Mask(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(4))
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Embedding(3, 4), Mask])
+def test_layer_without_a_rule(make):
+    """What is built has no values before; of a buffer they would be what the memory held."""
+    name = make().__class__.__name__
+    with pytest.raises(TypeError, match=rf"no rule to initialise a {name}: add one to models/initialise\.py"):
+        build(lambda: nn.Sequential(make()))
