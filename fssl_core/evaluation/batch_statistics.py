@@ -44,10 +44,12 @@ def with_statistics_over(model: nn.Module, batches: Iterable[Tensor]) -> nn.Modu
     """The same of batches that the model takes as they are, ``[B, ...]`` each; one counts by its size."""
     seen = 0
     model = copy.deepcopy(model).eval()  # twin norm would take images for pairs
-    norms = [layer.train() for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    momentum = {layer.train(): layer.momentum for layer in model.modules() if isinstance(layer, _BatchNorm)}
     for batch in batches:
         seen += len(batch)
-        for layer in norms:
+        for layer in momentum:
             layer.momentum = len(batch) / seen  # the first batch replaces what was there
         model(batch)
+    for layer, own in momentum.items():
+        layer.momentum = own  # fine-tuning goes on with it
     return model.eval()

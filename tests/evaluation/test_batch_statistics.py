@@ -35,6 +35,8 @@ def test_in_one_batch_evaluation_becomes_what_training_computes():
         # Training divides by the biased variance, running statistics hold the unbiased one: 1/640 at least apart.
         torch.testing.assert_close(evaluated, trained, rtol=0.05, atol=0.05 * trained.abs().max().item())
     assert not mended.training
+    for own, other in zip(model.modules(), mended.modules(), strict=True):  # for training that goes on from there
+        assert getattr(own, "momentum", None) == getattr(other, "momentum", None)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
 
