@@ -45,8 +45,8 @@ def held_out_loss(
     and ``seed`` see the same views, whatever the objective. Batch norm uses the statistics of each batch.
 
     Args:
-        objective: one without target branch and labels, as SimCLR and Barlow Twins. The loss of the others depends on
-            more than one model and its views.
+        objective: one without target branch, labels and what clients share, as SimCLR and Barlow Twins. The loss of
+            the others depends on more than one model and its views.
         model: of that objective, on the images' device; only its form is used.
         data: the views are of its test images.
         augment: as in training.
@@ -62,8 +62,8 @@ def held_out_loss(
         SettingError: a value out of its range, or an objective that does not fit. The function raises
             :class:`DataError` for a state that does not hold exactly the parameters.
     """
-    if objective.has_target or objective.supervised:
-        expected = "an objective without target branch and labels, whose loss is a function of one model and views"
+    if objective.has_target or objective.supervised or objective.shares:
+        expected = "one without target branch and labels, whose loss is a function of one model and views"
         raise SettingError("objective", objective.name, expected)
     check_choice("precision", precision, PRECISIONS)
     check_range("batch", batch, 2)

@@ -11,7 +11,7 @@ from fssl_core.evaluation.landscape import circle_loss_increase, held_out_loss, 
 from fssl_core.evaluation.trajectory import pca_plane
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import build_backbone
-from fssl_core.objectives import BYOL
+from fssl_core.objectives import BYOL, FedCA
 from fssl_core.objectives.barlow_twins import BarlowTwins
 from fssl_core.objectives.simclr import SimCLR
 from fssl_core.random import generator
@@ -137,8 +137,9 @@ def test_states_and_objectives_that_do_not_fit_are_errors(data):
     removed = next(iter(state))
     with pytest.raises(DataError, match=f"all parameters .* look at {removed}"):
         loss_of(objective, data)({name: values for name, values in state.items() if name != removed})
-    with pytest.raises(SettingError, match=r"objective='byol' .*without target branch"):
-        held_out_loss(BYOL(), torch.nn.Identity(), data, augmentation("digits", 16))
+    for other in (BYOL(), FedCA()):  # without the entries of other clients FedCA's loss was SimCLR's
+        with pytest.raises(SettingError, match=rf"objective='{other.name}' .*without target branch"):
+            held_out_loss(other, torch.nn.Identity(), data, augmentation("digits", 16))
     for values in ({"images": 40}, {"images": 480}, {"images": 0}):
         with pytest.raises(SettingError, match=f"images={values['images']} .*multiple of batch=16, up to 450"):
             loss_of(objective, data, **values)
