@@ -348,18 +348,21 @@ def _places(name: str) -> list[Path]:
 
 def how_to_get(name: str) -> str:
     """Where a set that is not embedded was looked for, and the command or address that gives it."""
-    name = name.removesuffix(VALIDATION)  # whose images are in the same file
+    if name.startswith(MEDMNIST):
+        name = name.removesuffix(VALIDATION)  # whose images are in the same file
     where = " or ".join(map(str, _places(name)))
     known = known_datasets()
     meant = "" if name in known else did_you_mean(name, known)
     hint = "" if os.environ.get("FSSL_DATA") else " FSSL_DATA is not set, so the project's own folder was searched."
     if name in DOWNLOADS:
         how = f"Get it with: fssl data {name} --download"
-    elif name.startswith(MEDMNIST):
+    elif outlines.outlines_of(name) and name.startswith(MEDMNIST):
         file = _places(name)[0].name
         how = (
             f"Fetch https://zenodo.org/records/10519652/files/{file} and put it there; about it: https://medmnist.com."
         )
+    elif name.startswith(MEDMNIST):
+        how = f"Put an npz in MedMNIST's form there, or use one of its sets: {', '.join(MEDMNIST_SETS)}."
     elif name in BY_HAND:
         how = BY_HAND[name].format(place=where)
     else:

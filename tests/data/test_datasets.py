@@ -480,10 +480,17 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(root, monk
             DataError, match=r"is not at .*bloodmnist\.npz\. Fetch https://zenodo.org/records/\d+/files/bloodmnist\.npz"
         ):
             load_dataset(name)
+    for name in ("medmnist/pathmnst", "medmnist/pathmnist:test"):  # which cannot be fetched
+        with pytest.raises(DataError, match=rf"'{name}' is not .*\.npz\. Put an npz .*bloodmnist, .*, pathmnist, "):
+            load_dataset(name)
     with pytest.raises(
         DataError, match=r"'cifar-10' is not at .*train/<class>.*one of: scattered-digits, digits, cifar10"
     ):
         load_dataset("cifar-10")
+    write_cifar10(root)
+    for name in ("cifar10", "digits"):  # which are there
+        with pytest.raises(DataError, match=rf"'{name}:val' is not at .*{name}:val \(did you mean {name}\?\)"):
+            load_dataset(f"{name}:val")
     monkeypatch.delenv("FSSL_DATA")
     (root / "pyproject.toml").touch()
     (root / "notebooks").mkdir()
