@@ -329,8 +329,8 @@ AUGMENTATIONS = {
     # second's T'.
     "byol": _BYOL,
     "byol-second": _BYOL_SECOND,
-    # Chen et al., "An Empirical Study of Training Self-Supervised Vision Transformers", ICCV 2021 (MoCo-v3's code): as
-    # BYOL's pair, with a smaller crop.
+    # Chen et al., "An Empirical Study of Training Self-Supervised Vision Transformers", ICCV 2021: BYOL's pair with the
+    # crops that the commands of MoCo-v3's code have for ResNet-50. Those for vision transformers keep 0.08 to 1.
     "mocov3": _BYOL.changed(crop_scale=(0.2, 1.0)),
     "mocov3-second": _BYOL_SECOND.changed(crop_scale=(0.2, 1.0)),
     # Ours, for the embedded sets: no flip, because a mirrored digit is another sign.
