@@ -40,7 +40,7 @@ def initialise_(module: nn.Module, generator: torch.Generator | None = None) -> 
                 nn.init.xavier_uniform_(layer.weight, generator=generator)
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
-        elif [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]:  # else buffers would be what memory held
+        elif [*layer.parameters(recurse=False), *layer.buffers(recurse=False)]:  # would be what was in memory
             raise TypeError(f"no rule to initialise a {type(layer).__name__}: add one to models/initialise.py")
     return module
 
