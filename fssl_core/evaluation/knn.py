@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.features import check_features
 from fssl_core.notices import notice
@@ -16,6 +17,7 @@ from fssl_core.settings import check_range
 
 
 @torch.no_grad()
+@in_full_precision
 def knn_accuracy(
     bank: Tensor,
     bank_labels: Tensor,
@@ -29,8 +31,7 @@ def knn_accuracy(
     """Fraction of queries whose class wins the vote of their ``k`` most similar features in the bank.
 
     Neighbours exactly as similar as the k-th vote as well, and a tie between classes goes to the lower label, so
-    the order of the bank does not matter. Similarities are float32, also inside ``torch.autocast``: the eight bits of
-    a bfloat16 product do not tell neighbours apart.
+    the order of the bank does not matter. Similarities are float32, also inside ``torch.autocast``.
 
     Args:
         bank: features that vote, [N, D]; need not be normalised.
@@ -60,18 +61,17 @@ def knn_accuracy(
     bank = F.normalize(bank.float())
     classes = int(bank_labels.max()) + 1
     correct = torch.zeros((), dtype=torch.int64, device=bank.device)
-    with torch.autocast(bank.device.type, enabled=False):
-        for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
-            similarity = F.normalize(query.float()) @ bank.T  # [B, N]
-            # One more than vote, to see whether it is as similar as the last of them.
-            top, nearest = similarity.topk(min(k + 1, len(bank)))  # [B, k + 1], descending
-            votes = _votes(top[:, :k], bank_labels[nearest[:, :k]], top[:, :1], temperature, classes)
-            tied = (top[:, k - 1] == top[:, -1]).nonzero().flatten() if k < len(bank) else ()
-            for row in tied:  # rare
-                voting = (similarity[row] >= top[row, k - 1]).nonzero()[:, 0]
-                values = similarity[row, voting][None], bank_labels[voting][None]
-                votes[row] = _votes(*values, top[row, :1][None], temperature, classes)[0]
-            correct += (votes.argmax(1) == label).sum()
+    for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
+        similarity = F.normalize(query.float()) @ bank.T  # [B, N]
+        # One more than vote, to see whether it is as similar as the last of them.
+        top, nearest = similarity.topk(min(k + 1, len(bank)))  # [B, k + 1], descending
+        votes = _votes(top[:, :k], bank_labels[nearest[:, :k]], top[:, :1], temperature, classes)
+        tied = (top[:, k - 1] == top[:, -1]).nonzero().flatten() if k < len(bank) else ()
+        for row in tied:  # rare
+            voting = (similarity[row] >= top[row, k - 1]).nonzero()[:, 0]
+            values = similarity[row, voting][None], bank_labels[voting][None]
+            votes[row] = _votes(*values, top[row, :1][None], temperature, classes)[0]
+        correct += (votes.argmax(1) == label).sum()
     return correct.item() / len(queries)
 
 

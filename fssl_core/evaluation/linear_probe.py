@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
+from fssl_core.devices import in_full_precision
 from fssl_core.evaluation.downstream import HeadResult
 from fssl_core.evaluation.features import check_features
 from fssl_core.random import generator
@@ -73,6 +74,7 @@ class ProbeResult(HeadResult):
     bias: Tensor
 
 
+@in_full_precision
 def linear_probe(
     train_x: Tensor,
     train_y: Tensor,
@@ -86,10 +88,7 @@ def linear_probe(
     learning_rate: float | None = None,
     seed: int = 0,
 ) -> ProbeResult:
-    """Train a linear classifier on ``train_x`` and test it after every epoch.
-
-    It is trained in float32, also inside ``torch.autocast``: autocast keeps the first cast of a weight until its block
-    ends, so that all later steps would train behind a stale copy.
+    """Train a linear classifier in float32, also inside ``torch.autocast``, and test it after every epoch.
 
     Args:
         train_x: features [N, D], any scale; all tensors on one device.
@@ -130,14 +129,13 @@ def linear_probe(
     optimizer = how.optimizer([weight, bias], learning_rate)
     schedule = how.schedule(optimizer, epochs)
     accuracy = torch.empty(epochs, dtype=torch.float64, device=device)
-    with torch.autocast(device.type, enabled=False):
-        for epoch in range(epochs):
-            order = torch.randperm(len(train_x), generator=generator(seed, "probe", epoch)).to(device)
-            for rows in order.split(batch):
-                optimizer.zero_grad()
-                F.cross_entropy(F.linear(train_x[rows], weight, bias), train_y[rows]).backward()
-                optimizer.step()
-            schedule.step()
-            with torch.no_grad():
-                accuracy[epoch] = (F.linear(test_x, weight, bias).argmax(1) == test_y).double().mean()
+    for epoch in range(epochs):
+        order = torch.randperm(len(train_x), generator=generator(seed, "probe", epoch)).to(device)
+        for rows in order.split(batch):
+            optimizer.zero_grad()
+            F.cross_entropy(F.linear(train_x[rows], weight, bias), train_y[rows]).backward()
+            optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            accuracy[epoch] = (F.linear(test_x, weight, bias).argmax(1) == test_y).double().mean()
     return ProbeResult(tuple(accuracy.tolist()), weight.detach(), bias.detach())

@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fssl_core.devices import in_full_precision
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, check_several
 from fssl_core.settings import NonNegative
@@ -27,6 +28,7 @@ from fssl_core.settings import NonNegative
 EPSILON = 1e-5
 
 
+@in_full_precision
 def cross_correlation(first: Tensor, second: Tensor) -> Tensor:
     """How the numbers of one view's embeddings correlate with those of the other's over the batch (Eq. 2).
 
@@ -40,13 +42,11 @@ def cross_correlation(first: Tensor, second: Tensor) -> Tensor:
         DataError: there is one image only, whose embedding has no deviation.
     """
     check_several(first, "Barlow Twins")
-    with torch.autocast(first.device.type, enabled=False):  # eight bits of a bfloat16 product cannot tell C from 1
-        return _standardise(first).T @ _standardise(second) / len(first)
+    return _standardise(first).T @ _standardise(second) / len(first)
 
 
 def _standardise(z: Tensor) -> Tensor:
-    """Columns of mean 0 and deviation 1, in float32 at least."""
-    z = z.to(torch.promote_types(z.dtype, torch.float32))
+    """Columns of mean 0 and deviation 1."""
     variance, mean = torch.var_mean(z, dim=0)
     return (z - mean) * (variance + EPSILON).rsqrt()
 

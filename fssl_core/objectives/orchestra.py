@@ -80,6 +80,7 @@ def sinkhorn(similarities: Tensor, sharpness: float = SHARPNESS, iterations: int
     return p
 
 
+@in_full_precision
 def balanced_k_means(points: Tensor, centroids: Tensor) -> Tensor:
     """Spherical k-means with clusters of about equal size.
 
@@ -90,11 +91,10 @@ def balanced_k_means(points: Tensor, centroids: Tensor) -> Tensor:
     Returns:
         centroids, ``[K, D]``: the unit mean of each cluster's points; as before where a cluster has none.
     """
-    with torch.autocast(points.device.type, enabled=False):  # eight bits do not tell neighbours apart
-        for _ in range(CLUSTERING_ITERATIONS):
-            members = F.one_hot(sinkhorn(points @ centroids.T).argmax(1), len(centroids)).to(points)  # [N, K]
-            means = F.normalize(members.T @ points, dim=1)  # not index_add_, whose sums have no fixed order on a GPU
-            centroids = torch.where(members.any(0)[:, None], means, centroids)
+    for _ in range(CLUSTERING_ITERATIONS):
+        members = F.one_hot(sinkhorn(points @ centroids.T).argmax(1), len(centroids)).to(points)  # [N, K]
+        means = F.normalize(members.T @ points, dim=1)  # not index_add_, whose sums have no fixed order on a GPU
+        centroids = torch.where(members.any(0)[:, None], means, centroids)
     return centroids
 
 
