@@ -252,6 +252,18 @@ def test_presets_hold_what_their_sources_say():
     assert (moco.crop_scale, moco.blur_sigma) == ((0.08, 1.0), (0.1, 2.0))
     assert AUGMENTATIONS["digits"].flip == 0
     assert augmentation("simclr", 64) == AUGMENTATIONS["simclr"].changed(size=64)
+    byol = {"saturation": 0.2, "blur": 1.0}
+    second = byol | {"blur": 0.1, "solarize": 0.2}
+    for name, apart in {  # from MoCo-v2's: strengths of SimCLR's appendix A, and of BYOL's table 6
+        "viewmaker": {"crop_scale": (0.2, 1.0)},
+        "simclr": {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2},
+        "simclr-cifar": {"blur": 0.0},
+        "byol": byol,
+        "byol-second": second,
+        "mocov3": byol | {"crop_scale": (0.2, 1.0)},
+        "mocov3-second": second | {"crop_scale": (0.2, 1.0)},
+    }.items():
+        assert AUGMENTATIONS[name] == moco.changed(**apart), name
 
 
 @pytest.mark.parametrize(
