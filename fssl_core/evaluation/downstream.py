@@ -114,7 +114,7 @@ class DownstreamSettings(Settings):
             f"{self.measure}_accuracy": result.accuracy,
             f"best_{self.measure}_accuracy": result.best_accuracy,
             "labelled_images": len(chosen),
-            "chance": chance(data.test.labels, len(data.classes)),
+            "chance": chance(data.test.labels),
             "official_data": source.official and data.official,  # False: not comparable with published numbers
         }
 

@@ -121,7 +121,7 @@ class FineTuneSettings(TransferSettings):
             **{f"fine_tune_batch_{name}": by_batch[name] for name in by_batch if name != "accuracy"},
             "best_fine_tune_accuracy": max(row["accuracy"] for row in tuning.rows),
             "labelled_images": len(chosen),
-            "chance": chance(labels, classes),
+            "chance": chance(labels),
             "official_data": source.official and data.official,  # False: not comparable with published numbers
         }
 

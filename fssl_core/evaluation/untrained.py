@@ -76,7 +76,7 @@ class UntrainedSettings(Settings):
             knn = self.of.knn_accuracy(self.of.compared(model), data)
             others = self.of.accuracies(model, data)
         progress(1, 1)
-        by_chance = chance(data.test.labels, len(data.classes)) if data.labelled else math.nan
+        by_chance = chance(data.test.labels) if data.labelled else math.nan
         return {"knn_accuracy": knn, **others, "chance": by_chance, "official_data": data.official}
 
 

@@ -80,7 +80,7 @@ def _votes(queries: Tensor, bank: Tensor, labels: Tensor, k: int, temperature: f
 def chance(answer, generator):
     classes = 5
     labels = torch.cat([torch.randint(classes, (40,), generator=generator), torch.full((25,), 3)])
-    right, shares = engines_chance(labels, classes), labels.bincount(minlength=classes) / len(labels)
+    right, shares = engines_chance(labels), labels.bincount(minlength=classes) / len(labels)
     compare(
         as_number(answer(labels, classes)),
         right,
