@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fssl_core.errors import DataError
 from fssl_core.evaluation.features import check_features
 from fssl_core.settings import check_range
 
@@ -57,20 +58,24 @@ def cluster_measures(points: Tensor, labels: Tensor, *, k: int = 10) -> ClusterM
 
     Args:
         points: [N, D], a plane or features; to compare features as cosines do, give them unit length first.
-        labels: int64 [N], at least two classes.
+        labels: int64 [N], of at least two classes, one of which has several points.
         k: neighbours of an image that are looked at, below N.
 
     Raises:
         SettingError: ``k`` is not from 1 to N - 1.
-        DataError: shapes do not fit, or points are not finite.
+        DataError: shapes do not fit, points are not finite, or classes are too few or too many.
     """
     from sklearn.metrics import silhouette_score
 
     check_features("points", points, labels)
     check_range("k", k, 1, len(points) - 1)
+    classes = labels.unique()
+    if not 1 < len(classes) < len(points):
+        expected = f"2 to {len(points) - 1} classes of {len(points)} points"
+        raise DataError(f"Clusters need {expected}, got {len(classes)}: take more images.")
     distances = torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf)
     nearest = distances.topk(k, largest=False).indices  # [N, k]
     purity = (labels[nearest] == labels[:, None]).double().mean(1)
-    by_class = torch.stack([purity[labels == label].mean() for label in labels.unique()])
+    by_class = torch.stack([purity[labels == label].mean() for label in classes])
     silhouette = silhouette_score(points.cpu().numpy(), labels.cpu().numpy())
     return ClusterMeasures(float(silhouette), purity.mean().item(), int((by_class >= SEPARATED).sum()))

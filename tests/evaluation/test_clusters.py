@@ -64,3 +64,6 @@ def test_what_cannot_be_measured_is_named():
         cluster_measures(points, labels, k=40)
     with pytest.raises(DataError, match="features of the points are not all finite"):
         cluster_measures(points / 0, labels)
+    for found, classes in ((1, labels * 0), (40, torch.arange(40))):
+        with pytest.raises(DataError, match=f"Clusters need 2 to 39 classes of 40 points, got {found}: take more"):
+            cluster_measures(points, classes)
