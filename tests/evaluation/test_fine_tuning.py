@@ -190,6 +190,21 @@ def test_a_federated_transformer_is_fine_tuned_on_another_data_set():
     assert set(before) - moved == {"0.embed.positions"}  # everything is trained
 
 
+def test_images_of_another_set_are_normalised_as_those_of_the_pretraining():
+    still = QUICK | {"epochs": 1, "warmup_epochs": 0, "batch": 200, "base_learning_rate": 0.0}
+    augmentation = RandAugment(operations=0)
+    settings = FineTuneSettings(**still, dataset="scattered-digits", train_images=200, augmentation=augmentation)
+    source = Fixed().load_data()
+    data = settings.evaluation_data(source)
+    backbone = nn.Sequential(Fixed().build_backbone(source, generator(0, "pretrained")), GlobalPool())
+    tuning = FineTuning(settings, backbone, source, data, torch.arange(200))
+    tuning.train_epoch()
+    model, labels = tuning.model.train(), data.train.labels
+    losses = [F.cross_entropy(model(of.normalise(data.train.images)), labels).item() for of in (source, data)]
+    assert tuning.rows[0]["loss"] == pytest.approx(losses[0], rel=1e-5)
+    assert tuning.rows[0]["loss"] != pytest.approx(losses[1], rel=1e-3)
+
+
 def test_a_loss_that_is_not_finite_is_named():
     with pytest.raises(NonFiniteLossError, match=r"in epoch \d of fine-tuning; .* Lower base_learning_rate=1e\+30"):
         run(FineTuneSettings(**(QUICK | {"base_learning_rate": 1e30})), progress=False)

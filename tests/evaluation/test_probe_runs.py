@@ -1,3 +1,4 @@
+import dataclasses
 from dataclasses import dataclass
 
 import pytest
@@ -164,6 +165,14 @@ def test_transfer_sees_another_set_at_the_size_and_with_the_statistics_of_the_pr
     assert accuracies == pytest.approx(probe(own), abs=3e-3)
     assert accuracies != pytest.approx(probe(other), abs=3e-3)
     assert done.summary["labelled_images"] == 200
+
+
+def test_a_probe_is_of_official_data_where_both_sets_are(monkeypatch):
+    load = Fixed.load_data
+    monkeypatch.setattr(Fixed, "load_data", lambda *of: dataclasses.replace(load(*of), official=True))
+    own = ProbeSettings(pretraining=Fixed(), epochs=1)
+    other = own.changed(dataset="scattered-digits", train_images=100)
+    assert [run(probe, progress=False).summary["official_data"] for probe in (own, other)] == [True, False]
 
 
 def test_probes_share_their_pretraining_are_found_again_and_repeat_to_the_bit(runs):

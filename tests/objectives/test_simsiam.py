@@ -40,6 +40,8 @@ def test_deviation_tells_a_collapse():
     assert 0.5 / 16**0.5 < figures["embedding_std"] < 1.2 / 16**0.5
     same = two_views(batch=1, noise=0.0).expand(2, 64, 3, 8, 8)
     collapsed = Client(small("simsiam", output_norm="none"))
+    with torch.no_grad():
+        collapsed.online.blocks["projector.3.bias"][0] += torch.arange(16)  # in one place, which is not 0
     assert collapsed.loss(same)[1]["embedding_std"] < 1e-6
 
 
