@@ -1,6 +1,5 @@
 """The one look of all figures: a style without global effect, a fixed colour per method, and what figures share."""
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -154,10 +153,10 @@ def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
 
 
 def _method(name: str) -> str:
-    if name in METHODS:
-        return name
     method, _, cut = name.rpartition("-")
-    return method if method in METHODS and cut.isdigit() else re.split("[,(]", name)[0]
+    whole = name.partition(",")[0]
+    shorter = (name, method if cut.isdigit() else name, whole, whole.partition("(")[0])
+    return next((known for known in shorter if known in METHODS), whole)
 
 
 def lighter(colour: str, strength: float) -> str:

@@ -35,6 +35,8 @@ def test_a_variant_of_a_method_is_a_lighter_shade_with_the_same_marker():
     assert first.marker == second.marker == common.marker
     batch, group = method_styles(["FedSimCLR(BN)", "FedSimCLR(GN)"]).values()
     assert (batch, group.marker) == (METHODS["FedSimCLR"], batch.marker)
+    known, grouped = method_styles(["MFCL(GN)", "MFCL(GN), groups of TN"]).values()
+    assert (known, grouped.marker) == (METHODS["MFCL(GN)"], known.marker)
     trained, frozen = method_styles(["mine, trained on", "mine, frozen"]).values()
     assert (trained.marker, trained.colour == frozen.colour) == (frozen.marker, False)
 
