@@ -157,8 +157,8 @@ def test_the_command(nothing_here, capsys):
     assert "all, each run once" in text
     assert main(["plan", "mocosfl/table1", "--profile", "gpu", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {run["kind"] for run in listed["runs"]} == {"SplitSettings", "UntrainedSettings"}
-    assert all((run["work"]["training"] > 1e15) == (run["kind"] == "SplitSettings") for run in listed["runs"])
+    assert {run["kind"] for run in listed["runs"]} == {"SplitSettings", "AveragingSettings", "UntrainedSettings"}
+    assert all((run["work"]["training"] > 1e15) == (run["kind"] != "UntrainedSettings") for run in listed["runs"])
     assert not any(run["stored"] for run in listed["runs"])
 
 
