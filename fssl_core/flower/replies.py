@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fssl_core.errors import FsslError
 from fssl_core.federation.received import unusable
+from fssl_core.notices import printable
 
 MOST_IMAGES = 10**9
 MOST_FIGURES = 32
@@ -17,7 +18,10 @@ NPY_HEADER = 1 << 10  # bytes, and more than numpy puts in front of an array
 
 
 class ReplyError(FsslError):
-    """A reply that cannot be used; the message says why, and begins in the middle of a sentence."""
+    """A reply that cannot be used; the message says why in a printable line that begins in the middle of a sentence."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(printable(why))
 
 
 def read_join(content: RecordDict, clients: int) -> tuple[int, int]:

@@ -91,7 +91,7 @@ def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> tupl
         try:
             client, count = read_join(reply.content, clients)
         except ReplyError as error:
-            raise FsslError(f"SuperNode {reply.metadata.src_node_id} cannot take part: {printable(error)}.") from error
+            raise FsslError(f"SuperNode {reply.metadata.src_node_id} cannot take part: {error}.") from error
         if client in nodes:
             raise FsslError(f"Two SuperNodes have partition-id={client}: give each client a number of its own.")
         nodes[client], images[client] = reply.metadata.src_node_id, count

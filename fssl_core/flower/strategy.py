@@ -95,9 +95,7 @@ class AveragingStrategy(Strategy):
                 try:
                     used[client] = read_training(reply.content, due, int(self.trainer.images[client]))
                 except ReplyError as error:
-                    problems[client] = (
-                        f"The reply of client {client} in round {server_round} cannot be used: {printable(error)}."
-                    )
+                    problems[client] = f"The reply of client {client} in round {server_round} cannot be used: {error}."
         for client in clients.values():
             self.lost[client] = server_round
             del self.nodes[client]
