@@ -58,6 +58,7 @@ SMALL_HEADS: dict[str, dict[str, Any]] = {  # by objective
     "moco-v3": {"projector": (128, 64), "predictor": (128, 64)},
     "supervised": {},
 }
+HEADS = {"smoke": SMALL_HEADS, "laptop": SMALL_HEADS, "workstation": QUARTER_HEADS}  # by profile; else the paper's
 _LAPTOP: dict[str, Any] = SMALL | {
     "cut_layer": 5,  # half of a ResNet-10
     "projector_hidden": 128,
@@ -182,7 +183,6 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
     check_choice("profile", profile, PROFILES)
     objective_settings = dict(objective) if isinstance(objective, Mapping) else {"name": objective}
     check_choice("objective", objective_settings.get("name"), OBJECTIVES)
-    heads = {"smoke": SMALL_HEADS, "laptop": SMALL_HEADS, "workstation": QUARTER_HEADS}.get(profile, {})
     chosen: dict[str, dict[str, Any]] = {
         "smoke": TINY | {"rounds": 2, "local_epochs": 1, "batch": 20},
         "laptop": SMALL | {"rounds": 5, "local_epochs": 2, "batch": 50},
@@ -191,5 +191,5 @@ def averaging_settings(profile: str, *, objective: str | dict[str, Any], **value
         "paper": {},
     }
     name = objective_settings["name"]
-    method = OBJECTIVES[name]().changed(**(heads.get(name, {}) | objective_settings))
+    method = OBJECTIVES[name]().changed(**(HEADS.get(profile, {}).get(name, {}) | objective_settings))
     return AveragingSettings(objective=method).changed(**(chosen[profile] | values))

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fssl_core.data.partitions import Scheme
-from fssl_core.experiments.profiles import QUARTER_HEADS, REAL, SMALL, SMALL_HEADS, TINY
+from fssl_core.experiments.profiles import HEADS, REAL, SMALL, TINY
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
@@ -165,8 +165,8 @@ _NARROW: dict[str, dict[str, dict[str, Any]]] = {  # at least four channels are 
 }
 _NARROW["workstation"] = _NARROW["laptop"]  # both have 16 channels
 _CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet-200": 200, "scattered-digits": 10}
-_SMALL_RIVAL_HEADS = SMALL_HEADS | {"moon": {"projector": (64, 32)}, "simclr": {"projector": (128, 64)}}
-_RIVAL_HEADS = {"smoke": _SMALL_RIVAL_HEADS, "laptop": _SMALL_RIVAL_HEADS, "workstation": QUARTER_HEADS}
+_OWN_HEADS = {"moon": {"projector": (64, 32)}, "simclr": {"projector": (128, 64)}}
+_RIVAL_HEADS = HEADS | {profile: HEADS[profile] | _OWN_HEADS for profile in ("smoke", "laptop")}
 _RIVAL_PROFILES: dict[str, dict[str, Any]] = {
     "smoke": TINY | {"clients": 4, "train_images": 160, "rounds": 2, "local_epochs": 1, "batch": 16},
     "laptop": SMALL | {"clients": 10, "train_images": 2000, "rounds": 10, "local_epochs": 2, "batch": 32},
