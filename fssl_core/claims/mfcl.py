@@ -244,17 +244,16 @@ def memory_and_compute(costs: pd.Series) -> Outcome:
 @cost_claim("mfcl-table15-vgg")
 def vgg(costs: pd.Series) -> Outcome:
     vgg, resnet = (costs.xs(name, level=2) for name in ("VGG-16-BN", "ResNet-18"))
-    name = "{} of {}, VGG-16-BN / ResNet-18".format
-    same = [
-        fact(name(COSTS[metric], "MFCL"), vgg[metric, "MFCL"] / resnet[metric, "MFCL"], 1, 1)
-        for metric in (ALPHA, BETA, GAMMA)
-    ]
-    higher = [
-        fact(name(COSTS[metric], "FedSimCLR"), vgg[metric, "FedSimCLR"] / resnet[metric, "FedSimCLR"], 1, strict=True)
-        for metric in (ALPHA, BETA, GAMMA)
-    ]
+    ratios = vgg / resnet
+
+    def each(method: str, *bounds: float, strict: bool = False) -> list[Outcome]:
+        return [
+            fact(f"{COSTS[metric]} of {method}, VGG-16-BN / ResNet-18", ratios[metric, method], *bounds, strict=strict)
+            for metric in (ALPHA, BETA, GAMMA)
+        ]
+
     traffic = fact("traffic of FedSimCLR, VGG-16-BN", vgg[ALPHA, "FedSimCLR"], 2.05e13, 2.15e13, "bits")
-    return every([*same, *higher, traffic])
+    return every([*each("MFCL", 1, 1), *each("FedSimCLR", 1, strict=True), traffic])
 
 
 @claim("mfcl-alpha-linear-in-data")
