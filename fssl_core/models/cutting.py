@@ -62,14 +62,10 @@ def client_elements(backbone: Backbone, cut_layer: int) -> int:
     return sum(value.numel() for value in client.state_dict().values())
 
 
-def latent_shape(backbone: Backbone, cut_layer: int, image_size: int | None = None) -> tuple[int, int, int]:
-    """Shape (channels, height, width) of what the client sends for one image, found without computing anything.
-
-    Args:
-        image_size: side of the image in pixels; the backbone's own unless given.
-    """
+def latent_shape(backbone: Backbone, cut_layer: int) -> tuple[int, int, int]:
+    """Shape (channels, height, width) of what the client sends for one image, found without computing anything."""
     client, _ = cut(backbone, cut_layer)
-    return output_shape(client, backbone.channels, backbone.image_size if image_size is None else image_size)
+    return output_shape(client, backbone.channels, backbone.image_size)
 
 
 def output_shape(module: nn.Module, channels: int, side: int) -> tuple[int, ...]:
