@@ -29,33 +29,24 @@ class LARS(Optimizer):
         lr: learning rate, at least 0.
         momentum: in [0, 1].
         weight_decay: added to the gradient as ``decay * w``, except to that of vectors.
-        trust_coefficient: eta.
 
     Raises:
         SettingError: a value outside its range.
     """
 
     def __init__(
-        self,
-        params: Iterable[Tensor],
-        lr: float,
-        *,
-        momentum: float = 0.9,
-        weight_decay: float = 0.0,
-        trust_coefficient: float = TRUST_COEFFICIENT,
+        self, params: Iterable[Tensor], lr: float, *, momentum: float = 0.9, weight_decay: float = 0.0
     ) -> None:
         check_range("lr", lr, 0)
         check_range("momentum", momentum, 0, 1)
         check_range("weight_decay", weight_decay, 0)
-        check_range("trust_coefficient", trust_coefficient, 0)
-        values = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient}
-        super().__init__(params, values)
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
         """One step with the gradients as they are; nothing makes the CPU wait for a GPU."""
         for group in self.param_groups:
-            decay, eta = group["weight_decay"], group["trust_coefficient"]
+            decay = group["weight_decay"]
             for w in group["params"]:
                 if w.grad is None:
                     continue
@@ -63,7 +54,7 @@ class LARS(Optimizer):
                 if w.dim() > 1:
                     size, slope = torch.linalg.vector_norm(w), torch.linalg.vector_norm(w.grad)
                     pull = slope + decay * size
-                    ratio = torch.where((size > 0) & (pull > 0), eta * size / pull, 1.0)
+                    ratio = torch.where((size > 0) & (pull > 0), TRUST_COEFFICIENT * size / pull, 1.0)
                     update.add_(w, alpha=group["lr"] * decay).mul_(ratio)
                 state = self.state[w]
                 if "momentum_buffer" not in state:
