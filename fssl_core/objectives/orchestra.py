@@ -61,20 +61,18 @@ ANGLES = 4  # quarter turns
 STARTS = ("clusters", "random")
 
 
-def sinkhorn(similarities: Tensor, sharpness: float = SHARPNESS, iterations: int = SINKHORN_ITERATIONS) -> Tensor:
+def sinkhorn(similarities: Tensor) -> Tensor:
     """Balanced soft assignments of points to clusters by the iteration of Sinkhorn and Knopp.
 
     Args:
         similarities: cosines of N points with K centroids, ``[N, K]``.
-        sharpness: assignments start as ``softmax(sharpness * similarities)`` of each point.
-        iterations: each scales the columns, then the rows.
 
     Returns:
         ``[N, K]``, not negative: rows sum to 1, and columns, when it has converged, to ``N / K``.
     """
     points, clusters = similarities.shape
-    p = (sharpness * similarities).softmax(1)
-    for _ in range(iterations):
+    p = (SHARPNESS * similarities).softmax(1)
+    for _ in range(SINKHORN_ITERATIONS):
         p = p / p.sum(0) * (points / clusters)
         p = p / p.sum(1, keepdim=True)
     return p
