@@ -157,7 +157,7 @@ class AveragingSettings(RoundSettings):
 
     @property
     def pairs(self) -> bool:
-        return getattr(self.objective, "pairs", False)  # what is no objective is refused by name
+        return self.objective.pairs
 
     @property
     def supervised(self) -> bool:
