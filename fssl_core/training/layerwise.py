@@ -138,8 +138,10 @@ class LayerwiseTrainer(AveragingTrainer):
         stage: the one under way.
         part: what is trained in it, made of modules of :attr:`whole`.
         frozen: what stands in front of that.
+        previous: the clients' last models of the part, with alignment; else None.
     """
 
+    stays: ClassVar[tuple[str, ...]] = (*AveragingTrainer.stays, "previous")
     compares_models: ClassVar[bool] = True  # the distance between clients
 
     def federate(self, model: SelfSupervisedModel) -> None:
@@ -316,13 +318,9 @@ class LayerwiseTrainer(AveragingTrainer):
     # ---------------------------------------------------------------- interruption
 
     def state_dict(self) -> dict[str, Any]:
-        previous = None if self.previous is None else self.previous.all_rows()
-        whole = dict(self.whole.state_dict())
-        return super().state_dict() | {"whole": whole, "stage": self.stage.number, "previous": previous}
+        return super().state_dict() | {"whole": dict(self.whole.state_dict()), "stage": self.stage.number}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.whole.load_state_dict(state["whole"])
         self.enter(next(stage for stage in self.plan if stage.number == state["stage"]))
         super().load_state_dict(state)
-        if self.previous is not None:
-            self.previous.load_all_rows(state["previous"])
