@@ -15,7 +15,7 @@ from fssl_core.models.initialise import build, initialise_
 from fssl_core.models.layers import CHANNELS_PER_GROUP, NORMS, uses_batch_statistics
 from fssl_core.models.mobilenet import mobilenetv2
 from fssl_core.models.resnet import DEPTHS, resnet, resnet_imagenet
-from fssl_core.models.stages import Stages, part, reshape_layer, stages
+from fssl_core.models.stages import part, reshape_layer, stages
 from fssl_core.models.twin_norm import TwinNorm, needs_pairs, paired
 from fssl_core.models.vgg import vgg16
 from fssl_core.models.vit import NORM, VITS, initialise_vit_, vit
@@ -108,7 +108,6 @@ __all__ = [
     "VERSIONS",
     "Backbone",
     "GlobalPool",
-    "Stages",
     "TwinNorm",
     "build",
     "build_backbone",
