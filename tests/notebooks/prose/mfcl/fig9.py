@@ -25,6 +25,7 @@ def numbers():
         "95 % intervals": 95,
         "from 21 to 38 and 50 %": purity["MFCL(GN)"],
         "single client's raw images is 56 %": purity["raw, one client"],
+        "It is 21 % for all clients": purity["raw, all clients"],
         "has 43 %": purity["MFCL(TN), views apart"],
         "(purity of 80 %)": rule,
         "is 0.05 below group norm, from 0.16 below to 0.06 above": (-judged.estimate, -judged.low, judged.high),
