@@ -149,6 +149,8 @@ def numbers():
         "6.5 points ahead, 2.4 to 10.6": ahead("MonAcoSFL, middle cut", "MocoSFL, middle cut"),
         "within 2.4 points": max(ahead(MIDDLE[1], MIDDLE[0], "fine-tuning")[1:]),
         "0.7 MB of memory and 2.2 billion": (split.memory_bytes / MB, split.macs / 1e9),
+        "0.7 and 3.2 MB, and MFCL, 3.7": (needs.memory_bytes[[CUT_1[0], MIDDLE[0], "MFCL(GN)"]] / MB).tolist(),
+        "12.1 MB to FedCA's 36.5": (needs.traffic_bytes[["LW-FedSSL", "FedCA"]] / MB).tolist(),
         "18.9 MB and 117.9": (averaged.memory_bytes / MB, averaged.macs / 1e9),
         "471.9 MB instead of 30.3": (split.traffic_bytes / MB, averaged.traffic_bytes / MB),
         "explains 1.00 of": needs.explained[["MocoSFL, cut 1", "MocoSFL, middle cut", "MonAcoSFL, middle cut"]].min(),
