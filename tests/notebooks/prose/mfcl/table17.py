@@ -25,7 +25,7 @@ def numbers():
         "67.4 against 66.5 with 16": (apart[16], group[16]),
         "is 2.4 points ahead, from 1.0 behind to 5.7 ahead": (over_all[0], -over_all[1], over_all[2]),
         "ahead by 3.5 points": equal["MFCL(GN), groups of TN"] - equal["MFCL(TN), views apart"],
-        "by 2.5 and 4.1 points from 16 to 2": (group[2] - group[16], apart[2] - apart[16]),
+        "2.5 and 4.1 points above 16": (group[2] - group[16], apart[2] - apart[16]),
         "ahead by 5.8 points, 0.6 to 11.1": ahead(runs, *few),
         "14.7 to 23.7 %": (ours["MFCL(TN)"].min(), ours["MFCL(TN)"].max()),
         "self (15.1 %)": untrained,
