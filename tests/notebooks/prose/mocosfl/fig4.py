@@ -26,7 +26,7 @@ def numbers():
     (models_1, all_1), (models_3, all_3) = traffic(1, 10), traffic(3, 10)
     every_step = [100 * models / total for models, total in (traffic(1, 500), traffic(3, 500))]
     return {
-        "gains 3.1 points with an interval of 0.5 to 5.8": (one.value, *one.interval()),
+        "gains 3.2 points with an interval of 0.5 to 5.8": (one.value, *one.interval()),
         "(41.3 to 44.5 %)": [*100 * real.linear_probe_accuracy[1]],
         "gains 5.9 with one of 2.9 to 9.0": (three.value, *three.interval()),
         "(37.4 to 43.4 %)": [*100 * real.linear_probe_accuracy[3]],
@@ -37,7 +37,7 @@ def numbers():
             100 * real.identifiability[cut, 1] for cut in (1, 3)
         ],
         "with ten in 52 % and 70 %": [100 * real.identifiability[cut, 10] for cut in (1, 3)],
-        "guessing has 20 % and the images alone tell 41.5 to 43.5 %": (
+        "guessing has 20 % and the same images through one common model tell 41.5 to 43.5 %": (
             100 / 5,
             100 * real.identifiability_common.min(),
             100 * real.identifiability_common.max(),
