@@ -105,11 +105,11 @@ def rules_in_order(
 def stated_gains(frame: pd.DataFrame, rules: Sequence[str], *, subtitle: str, title: str) -> Figure:
     """A line for each gain that a text states: the stated number as a diamond, a marker for each way of counting.
 
-    What a rule gives within rounding of the stated number lies on the diamond. Rows that no rule matches are in bold.
+    What a rule gives within rounding of the stated number lies on the diamond. Rows that do not hold are in bold.
 
     Args:
-        frame: a row per gain with the columns gain (its name, unique), stated, holds (bool) and the ``rules``, in
-            points; a missing number is left out.
+        frame: a row per gain with the columns gain (its name, unique), stated, holds (bool: by the way that its
+            sentence suggests) and the ``rules``, in points; a missing number is left out.
         rules: columns of the ways of counting, the one that the text uses first; at most four.
         subtitle: what the numbers are made from.
     """
@@ -131,9 +131,8 @@ def stated_gains(frame: pd.DataFrame, rules: Sequence[str], *, subtitle: str, ti
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("gain (points)")
-    return style.finish(
-        fig, title, subtitle, "" if rows["holds"].all() else "bold: no way of counting gives it", columns=3
-    )
+    bold = "" if rows["holds"].all() else "bold: not by the way of counting that its sentence suggests"
+    return style.finish(fig, title, subtitle, bold, columns=3)
 
 
 @style.use_style()

@@ -36,7 +36,7 @@ def test_each_gain_is_a_row_from_the_top_with_the_stated_number_and_each_way_of_
 def test_gains_that_do_not_hold_are_in_bold():
     figure = draw(GAINS, ["best over best"])
     (axes,) = figure.axes
-    assert figure.texts[-1].get_text() == "printed tables · bold: no way of counting gives it"
+    assert figure.texts[-1].get_text() == "printed tables · bold: not by the way of counting that its sentence suggests"
     assert draw(GAINS[GAINS["holds"]], ["best over best"]).texts[-1].get_text() == "printed tables"
     assert [label.get_fontweight() for label in axes.get_yticklabels()] == ["normal", "bold"]
     assert [y for _, y in marks(axes, "o")] == [0, 1]  # a single way of counting lies on its row
