@@ -65,6 +65,14 @@ class Estimate:
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.error
         return self.value - half, self.value + half
 
+    def level_above_zero(self) -> float:
+        """The highest level of an interval that lies above zero; 0 where none does. There has to be an interval."""
+        if self.error == 0:
+            return float(self.value > 0)
+        from scipy.special import stdtr
+
+        return max(0.0, 2 * float(stdtr(self.freedom, self.value / self.error)) - 1)
+
 
 class _Stratum:
     """The values of cells that vary alike between seeds, and the two variances."""
@@ -215,9 +223,18 @@ class Quantity:
         return self.cells.design.estimate(self.weights)
 
     @cached_property
+    def _learning(self) -> tuple[str, float]:
+        return self.cells.learning(np.flatnonzero(self.weights))
+
+    @property
     def doubt(self) -> str:
         """Why the models behind it cannot decide a claim; empty where they can."""
-        return self.cells.doubt(np.flatnonzero(self.weights))
+        return self._learning[0]
+
+    @property
+    def learned(self) -> float:
+        """The highest level at which they can."""
+        return self._learning[1]
 
 
 @dataclass(eq=False, repr=False)
@@ -283,24 +300,25 @@ class Cells:
         """The columns ``by``, a row a cell."""
         return pd.DataFrame({name: levels.take(codes[self.cells]) for name, (codes, levels) in self._levels.items()})
 
-    def doubt(self, cells: Iterable[int]) -> str:
-        """Why the models of these cells decide nothing; empty where they may.
+    def learning(self, cells: Iterable[int]) -> tuple[str, float]:
+        """Why the models of these cells decide nothing, empty where they may; and the highest level at which they may.
 
         They may where they are above chance and above the untrained encoder by more than the interval.
         """
-        if self.accuracy is None:
-            return ""
-        for cell in cells:
+        surest = 1.0
+        for cell in cells if self.accuracy is not None else ():
             if self._names[cell] in self.failing:
                 continue
             if cell not in self._with_baseline:
-                return "no untrained model is recorded beside these"
-            low = self._points_above.estimate(1.0 * (self._with_baseline == cell)).interval()[0]
+                return "no untrained model is recorded beside these", 0.0
+            gain = self._points_above.estimate(1.0 * (self._with_baseline == cell))
+            low = gain.interval()[0]
             if np.isnan(low):
-                return "one seed does not show whether the models learned"
+                return "one seed does not show whether the models learned", 0.0
+            surest = min(surest, gain.level_above_zero())
             if low <= 0:
-                return f"{self._names[cell]} is not shown to have learned"
-        return ""
+                return f"{self._names[cell]} is not shown to have learned", surest
+        return "", surest
 
     def averaged(self, *columns: str) -> "Cells":
         """Means over these columns, run by run, of the levels that all remaining cells have.

@@ -235,6 +235,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
         }
     deciding, level = outcome.deciding()
     doubt = deciding.doubt
+    if level > deciding.learned:
+        doubt = doubt or "beside so many comparisons its models are not shown to have learned"
     known = [leaf for leaf in outcome.leaves() if not isnan(leaf.estimate.value)]
     if isnan(deciding.estimate.value) and known:  # what was not run is the reason, what was run is shown
         deciding, level = weakest(known), LEVEL

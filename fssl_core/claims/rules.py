@@ -6,7 +6,8 @@ None, undecided, else. Most claims join several: "in every column", "at least on
 
 Joined answers keep the error of the whole at that of one interval. That *all* of k statements hold is concluded where
 each does at the usual level (an intersection-union test), that it is not so where one fails at the level for k of
-them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways.
+them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways. At the same
+level it has to be shown that the models have learned: of many that have not, one may seem to.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,7 @@ class Statement:
         strict: whether the bounds are outside.
         doubt: why it decides nothing whatever its interval; empty where it may.
         label: what all values behind it have in common, such as a protocol.
+        learned: the highest level at which the models behind it are shown to have learned; it decides nothing above.
     """
 
     name: str
@@ -42,9 +44,10 @@ class Statement:
     strict: bool = False
     doubt: str = ""
     label: str = ""
+    learned: float = 1.0
 
     def answer(self, level: float = LEVEL) -> Answer:
-        if self.doubt:
+        if self.doubt or level > self.learned:
             return None
         low, high = self.estimate.interval(level)
         if isnan(low):
@@ -182,7 +185,8 @@ def within(
     cells: Cells, quantity: Quantity, name: str, low: float = -inf, high: float = inf, *, strict: bool = False
 ) -> Statement:
     """A quantity lies in a region; all other comparators come down to this."""
-    return Statement(name, quantity.estimate, low, high, cells.unit, strict, quantity.doubt, cells.label)
+    estimate, doubt, learned = quantity.estimate, quantity.doubt, quantity.learned
+    return Statement(name, estimate, low, high, cells.unit, strict, doubt, cells.label, learned)
 
 
 def ahead(

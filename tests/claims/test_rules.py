@@ -50,6 +50,20 @@ def test_a_doubt_decides_nothing():
     assert Statement("x", Estimate(9.0, 0.1), 0.0, doubt="a did not learn").answer() is None
 
 
+@pytest.mark.parametrize(("gain", "alone", "among_eight"), [(0.5, None, None), (1.4, False, None), (2.5, False, False)])
+def test_of_many_models_that_seem_to_have_learned_one_has_to_be_surer(gain, alone, among_eight):
+    """Points above the untrained model, sure from 1.0 on alone, and as one of eight from 1.8 on."""
+    rows = [
+        (name, seed, 50 + points + swing, 0.5 + (points + swing) / 100)
+        for name, points in {"best": 30.0, **{f"poor {number}": gain for number in range(8)}}.items()
+        for seed, swing in enumerate([-1, -0.5, 0, 0.5, 1])
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "points", "accuracy"]).assign(untrained=0.5, chance=0.1)
+    cells = Cells(frame, "points", ["method"], accuracy="accuracy")
+    assert ahead(cells, "poor 0", "best").answer() is alone
+    assert ahead(cells, [f"poor {number}" for number in range(8)], "best").answer() is among_eight
+
+
 YES, NO = fact("yes", 1, low=0), fact("no", -1, low=0)
 OPEN = Statement("open", Estimate(0.0, 1.0), 0.0)
 
