@@ -147,7 +147,7 @@ class Member:
         """
         match message:
             case Message("forward", {"epoch": int(epoch), "step": int(step)}):
-                return self._forward(epoch, step)
+                return self._forward(int(epoch), int(step))  # JSON's true is an int, too
             case Message("gradients"):
                 self._backward(message)
                 return []
@@ -158,6 +158,7 @@ class Member:
                 device = self.data.train.images.device
                 state = {name: value.to(device) for name, value in message.tensors.items()}
                 self.clients.receive(MODELS[message.kind], state)
+                self._gradient = {}  # of activations that the model before has made
                 return []
             case Message("measure"):
                 both = {
@@ -177,7 +178,7 @@ class Member:
             raise ProtocolError(f"The server asked for step {step} of {self.clients.steps_per_epoch}.")
         images = self.data.train.images[self._epoch.order[:, step]]  # [1, batch, C, H, W]
         activations, momentum_activations = self.clients.forward(images, self._epoch.draws[:, step])
-        self._gradient = layout({"gradients": activations[0]})
+        self._gradient = {} if self.clients.settings.freeze_client else layout({"gradients": activations[0]})
         messages = [Message("activations", tensors={"activations": activations[0]})]
         if momentum_activations is not activations:  # of frozen clients: once is enough
             messages.append(Message("momentum_activations", tensors={"momentum_activations": momentum_activations[0]}))
@@ -185,7 +186,7 @@ class Member:
 
     def _backward(self, message: Message) -> None:
         if not self._gradient:
-            raise ProtocolError("The server sent gradients before it asked for activations.")
+            raise ProtocolError("The server sent gradients, and this client has no activations that wait for them.")
         check_layout(message, self._gradient)
         self.clients.backward(message.tensors["gradients"][None].to(self.data.train.images.device))
         self._gradient = {}

@@ -136,7 +136,7 @@ def read_welcome(message: Message) -> tuple[int, SplitSettings, str]:
     match message:
         case Message("welcome", {"client": int(client), "settings": dict(values), "data": str(expected)}):
             check_split_settings(values)
-            return client, SplitSettings(**values), expected
+            return int(client), SplitSettings(**values), expected  # JSON's true is an int, too
         case Message("refused" | "stopped", {"reason": str(reason)}):
             raise FsslError(f"The server refused this client: {printable(reason)}.")
     raise ProtocolError(f"The server sent {message.kind[:100]!r} instead of a welcome.")

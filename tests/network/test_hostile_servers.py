@@ -8,10 +8,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from fssl_core.data.datasets import digest, load_dataset
 from fssl_core.errors import DataError, FsslError, SettingError
-from fssl_core.network.client import join_split
+from fssl_core.network.client import Member, join_split
 from fssl_core.network.handshake import read_welcome
 from fssl_core.network.limits import GIB, bytes_needed, own_settings
 from fssl_core.network.messages import Message, ProtocolError
@@ -114,6 +115,26 @@ def test_a_number_that_cannot_be_is_refused(number):
     left, error = answered(welcome(client=number))
     assert left.fields["reason"] == "refused"
     assert isinstance(error, ProtocolError)
+
+
+@pytest.mark.parametrize("due", ["frozen", "another model"])
+def test_gradients_without_activations_that_wait_for_them_are_refused(due):
+    settings = tiny(clients=1, freeze_client=due == "frozen")
+    member = Member(settings, 0, settings.load_data())
+    sent = member.answer(Message("forward", {"epoch": 0, "step": 0}))[0].tensors["activations"]
+    if due == "another model":
+        model = member.answer(Message("upload", {"purpose": "parameters"}))[0].tensors
+        member.answer(Message("parameters", tensors={name: value.clone() for name, value in model.items()}))
+    with pytest.raises(ProtocolError, match="has no activations that wait for them"):
+        member.answer(Message("gradients", tensors={"gradients": torch.ones_like(sent)}))
+
+
+def test_true_is_a_number_in_python_and_does_no_harm():
+    client, settings, _ = read_welcome(welcome(client=True, clients=2))
+    member = Member(settings, client, settings.load_data())
+    asked = (member.answer(Message("forward", {"epoch": one, "step": one}))[0] for one in (True, 1))
+    first, second = (answer.tensors["activations"] for answer in asked)
+    assert first.shape == second.shape
 
 
 ESCAPES = "\x1b]0;owned\x07\nfssl: client 0: the server has finished" + "x" * 10_000
