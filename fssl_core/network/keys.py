@@ -15,7 +15,7 @@ import json
 import os
 import stat
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,9 @@ LARGEST_FILE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """What the server needs: its secret key, and by number the clients' public keys."""
+    """What the server needs: its secret key, which is never printed, and by number the clients' public keys."""
 
-    secret: bytes
+    secret: bytes = field(repr=False)
     clients: tuple[bytes, ...]
 
     def put_on(self, socket: zmq.Socket) -> None:
@@ -45,10 +45,10 @@ class ServerKeys:
 
 @dataclass(frozen=True)
 class ClientKeys:
-    """What a client needs: its number and secret key, and the server's public key."""
+    """What a client needs: its number, its secret key, which is never printed, and the server's public key."""
 
     client: int
-    secret: bytes
+    secret: bytes = field(repr=False)
     server: bytes
 
     def put_on(self, socket: zmq.Socket) -> None:

@@ -183,6 +183,12 @@ def test_a_file_of_another_role_or_that_others_can_read_is_refused(tmp_path):
         client_keys(client)
 
 
+def test_keys_that_are_shown_have_no_secret(keys):
+    (server, clients), _ = keys
+    for own in (server, *clients):
+        assert str(own.secret) not in repr(own)
+
+
 # ---------------------------------------------------------------- without keys
 
 
