@@ -160,6 +160,8 @@ def is_local(address: str) -> bool:
 def check_keys(name: str, address: str, keys: ServerKeys | ClientKeys | None, insecure: bool) -> None:
     """Between machines no connection is made without keys, unless this was asked for by name.
 
+    Of a port ZeroMQ takes the digits that it begins with, modulo 65,536: what is none is refused first.
+
     Args:
         name: of the setting that the address is.
         address: where to listen or to connect.
@@ -167,9 +169,12 @@ def check_keys(name: str, address: str, keys: ServerKeys | ClientKeys | None, in
         insecure: this was asked for.
 
     Raises:
-        SettingError: keys are missing.
+        SettingError: keys are missing, or the port is.
         FsslError: both were asked for.
     """
+    port = address.rpartition(":")[2]
+    if address.startswith("tcp://") and port != "*" and not (port.isdecimal() and 1 <= int(port) <= 65535):
+        raise SettingError(name, address, "a port from 1 to 65535 at its end, as in tcp://127.0.0.1:5555")
     if keys is not None:
         if insecure:
             raise FsslError("--keys and --insecure exclude each other: leave one out.")

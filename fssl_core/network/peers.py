@@ -26,7 +26,7 @@ from fssl_core.network.messages import (
     encode,
 )
 from fssl_core.network.meter import NOBODY, Meter, Name
-from fssl_core.network.sockets import GOODBYE, SMALL, check_port, explained, new_socket, next_frames
+from fssl_core.network.sockets import GOODBYE, SMALL, explained, new_socket, next_frames
 from fssl_core.notices import notice, printable, say
 
 Frames = Sequence[bytes | memoryview]
@@ -90,7 +90,6 @@ class Peers:
         self._probe_every = min(1.0, timeout / 4)  # seconds
         self._probed = time.monotonic()
         self._connections: dict[bytes, Name] = {}  # of members
-        check_port("--bind", bind)
         self._context = zmq.Context()
         self._authenticator = None if keys is None else _authenticator(self._context, keys)
         self._socket = new_socket(self._context, zmq.ROUTER, timeout, largest, keys)

@@ -67,17 +67,6 @@ def next_frames(socket: zmq.Socket) -> list[zmq.Frame]:
     return frames
 
 
-def check_port(name: str, address: str) -> None:
-    """ZeroMQ takes a port modulo 65,536.
-
-    Raises:
-        SettingError: a number that is no port.
-    """
-    port = address.rpartition(":")[2]
-    if port.isdecimal() and not 1 <= int(port) <= 65535:
-        raise SettingError(name, address, "a port from 1 to 65535")
-
-
 def explained(error: zmq.ZMQError, name: str, address: str) -> FsslError:
     """What is wrong with an address that ZeroMQ refused."""
     if error.errno == errno.EADDRINUSE:
@@ -106,7 +95,6 @@ class Link:
     """
 
     def __init__(self, address: str, timeout: float, keys: ClientKeys | None = None, memory: int = MAX_FRAME) -> None:
-        check_port("ADDRESS", address)
         self.address = address
         self._memory, self._most = memory, MAX_HEADER
         self._connection: Name = NOBODY
