@@ -67,6 +67,7 @@ def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> 
     deadline = time.monotonic() + wait
     joined: dict[int, float] = {}  # when
     ready: set[int] = set()
+    said: set[str] = set()  # lines: a client may join and leave for ever
     while len(ready) < settings.clients:
         if time.monotonic() > deadline:
             missing = ", ".join(str(client) for client in range(settings.clients) if client not in ready)
@@ -89,7 +90,10 @@ def admit(peers: Peers, settings: SplitSettings, data: Dataset, wait: float) -> 
                 ready.discard(welcomed)
         elif arrived.message.kind == "ready" and client not in ready:
             ready.add(client)
-            say(f"client {client} is ready ({len(ready)} of {settings.clients}).")
+            line = f"client {client} is ready ({len(ready)} of {settings.clients})."
+            if line not in said:
+                said.add(line)
+                say(line)
         else:
             peers.lose(client, f"it sent {arrived.message.kind[:100]!r} instead of 'ready'", tell=True)
             ready.discard(client)

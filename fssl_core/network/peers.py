@@ -31,7 +31,7 @@ from fssl_core.notices import notice, printable, say
 
 Frames = Sequence[bytes | memoryview]
 UNREAD = "it does not read what it is sent"
-MOST_REFUSALS = 20  # that are reported
+MOST_REPORTS = 20  # of peers that are refused or go before the training
 
 
 class Arrived(NamedTuple):
@@ -85,7 +85,7 @@ class Peers:
         self.lost: dict[int, str] = {}
         self.training = False
         self.deadline, self.keys = deadline, keys
-        self._refusals = 0
+        self._reports = 0
         self._bytes: Counter[tuple[int, str, str]] = Counter()
         self._probe_every = min(1.0, timeout / 4)  # seconds
         self._probed = time.monotonic()
@@ -154,11 +154,7 @@ class Peers:
     def refuse(self, identity: bytes, reason: str) -> None:
         """Tell somebody who is no member why not."""
         reason = printable(reason)
-        self._refusals += 1
-        if self._refusals <= MOST_REFUSALS:
-            say(f"refused a peer: {reason}")
-        if self._refusals == MOST_REFUSALS:
-            say("further peers that are refused are not reported")
+        self._report(f"refused a peer: {reason}")
         self.reply(identity, encode(Message("refused", {"reason": reason})))
 
     def welcome(self, client: int, identity: bytes, message: Message) -> bool:
@@ -271,7 +267,15 @@ class Peers:
             names = ", ".join(map(str, sorted(self.members)))
             say(f"client {client} is lost: {reason}. Going on with {f'client {names}' if names else 'nobody'}.")
         else:
-            say(f"client {client} is gone before the start: {reason}. Another can take its place.")
+            self._report(f"client {client} is gone before the start: {reason}. Another can take its place.")
+
+    def _report(self, line: str) -> None:
+        """Say what a peer can make happen as often as it likes, but not for ever."""
+        self._reports += 1
+        if self._reports <= MOST_REPORTS:
+            say(line)
+        if self._reports == MOST_REPORTS:
+            say("further peers that are refused or gone before the start are not reported")
 
     # ---------------------------------------------------------------- bytes
 

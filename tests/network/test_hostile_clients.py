@@ -3,6 +3,7 @@
 import contextlib
 import math
 import sys
+import threading
 
 import pytest
 import torch
@@ -273,7 +274,7 @@ def test_what_a_member_says_cannot_write_to_the_terminal_or_forge_a_line(say, ca
 
 
 def test_what_a_stranger_says_cannot_either_and_is_not_reported_for_ever(capfd, monkeypatch):
-    monkeypatch.setattr(peers_module, "MOST_REFUSALS", 3)
+    monkeypatch.setattr(peers_module, "MOST_REPORTS", 3)
     address = free_address()
 
     def strangers_then_client() -> None:
@@ -297,7 +298,34 @@ def test_what_a_stranger_says_cannot_either_and_is_not_reported_for_ever(capfd, 
     err = capfd.readouterr().err.replace("\r", "\n")
     assert_harmless(err)
     assert err.count("refused a peer: ") == 3
-    assert "further peers that are refused are not reported" in err
+    assert "further peers that are refused or gone before the start are not reported" in err
+
+
+def test_who_joins_and_leaves_again_and_again_is_not_reported_for_ever(capfd):
+    address, over = free_address(), threading.Event()
+
+    def restless_then_client() -> None:
+        link = Link(address, timeout=60)
+        for _ in range(40):
+            link.send(Message("hello", {"versions": versions(), "client": 0}))
+            read_welcome(link.receive(PATIENCE))
+            link.send(Message("ready"))
+            link.send(Message("leaving", {"reason": "refused"}))
+        link.close(PATIENCE)
+        over.set()
+        joining(address, 0)()
+
+    def other() -> None:
+        over.wait(PATIENCE)
+        joining(address, 1)()
+
+    served, clients = trained(tiny(clients=2, epochs=1), address, restless_then_client, other)
+    assert [client.result() for client in clients] == [None, None]
+    assert served.lost == {}
+    err = capfd.readouterr().err.replace("\r", "\n")
+    assert err.count("client 0 is gone before the start") == 20
+    assert err.count("client 0 is ready (1 of 2)") == 1
+    assert err.count("further peers that are refused or gone before the start are not reported") == 1
 
 
 def test_a_line_that_falls_silent_is_still_noticed_beside_the_deadline():
