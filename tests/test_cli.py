@@ -134,6 +134,7 @@ def test_benchmark_runs_its_table_with_a_file_of_yours(project, executed, monkey
         (["plan", "--set", "profile=laptop"], "expected the option --profile"),
         (["reproduce", "--profile", "fast"], "profile='fast' cannot be used: expected one of smoke, laptop"),
         (["reproduce", "monacosfl/fig7"], "(did you mean monacosfl/fig6"),
+        (["reproduce", "monacosfl/fg6"], "(did you mean monacosfl/fig6"),
         (["reproduce", "monacosf"], "(did you mean monacosfl?); `fssl list` shows them"),
         (["reproduce", "fig6"], "(did you mean monacosfl/fig6?); `fssl list` shows them"),
         (["record", "monacosfl/fig6", "--profile", "smoke"], "profile='smoke' cannot be used: expected one of laptop"),

@@ -421,8 +421,9 @@ def _meant(name: str, known: Iterable[str]) -> str:
     papers = dict.fromkeys(id.partition("/")[0] for id in known)
     close = (
         [id for id in known if id.endswith(f"/{name}")]
-        or difflib.get_close_matches(name, papers, n=1, cutoff=0.8)
+        or difflib.get_close_matches(name, () if "/" in name else papers, n=1, cutoff=0.8)
         or difflib.get_close_matches(name, known, n=3)
+        or difflib.get_close_matches(name, papers, n=1)
     )
     return (f" (did you mean {' or '.join(close)}?)" if close else "") + "; `fssl list` shows them"
 
