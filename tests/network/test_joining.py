@@ -101,7 +101,9 @@ def test_a_client_with_other_images_than_the_servers_goes_and_another_takes_its_
     assert "client 0 is gone before the start: refused. Another" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:5555x", "127.0.0.1", "[::1]", "eth0:"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:5555x", "127.0.0.1", "[::1]", "eth0:"]
+)
 def test_what_is_no_port_is_refused(address):
     """Before keys are asked for, and before ZeroMQ takes something else for it."""
     with pytest.raises(SettingError, match=r"--bind='tcp://.*' cannot be used: expected a port from 1 to"):
