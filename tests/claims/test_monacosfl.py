@@ -126,6 +126,11 @@ def test_mocosfl_may_fail_at_a_deep_cut_but_not_at_cut_1():
     assert verdict("fig4-depth-hurts-mocosfl", shallow).ours == "inconclusive"
 
 
+def test_one_federation_in_which_the_gap_is_smaller_contradicts_it():
+    few, many = (gaps(gap, [11, 13], "resnet18") for gap in (0.32, 0.28))
+    assert verdict("fig6-gap-11-13", runs(few + [cell | {"clients": 200} for cell in many])).ours == "contradicted"
+
+
 @pytest.mark.parametrize("id", ["fig6-gap-11-13", "fig7-gap-40"])
 def test_a_stated_size_is_not_judged_on_a_small_model(id):
     assert verdict(id, runs(TRAINED[id][0]), "laptop").ours == "not run"
