@@ -59,6 +59,10 @@ class DataError(FsslError):
     """A data set is missing, damaged, or not what its name says."""
 
 
+class ArchiveError(FsslError):
+    """A file of finished runs is missing, damaged, or none."""
+
+
 class CheckpointError(FsslError):
     """No checkpoint of a run can be read."""
 

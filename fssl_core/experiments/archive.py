@@ -31,7 +31,7 @@ from typing import IO, Any
 
 from filelock import Timeout
 
-from fssl_core.errors import FsslError
+from fssl_core.errors import ArchiveError, FsslError
 from fssl_core.experiments.display import plural
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, NAME, TENSORS, check_files, listed_files, read_json, without
 from fssl_core.experiments.provenance import OVER_SESSIONS
@@ -142,7 +142,8 @@ def opened(path: Path, folder: Path) -> Iterator[zipfile.ZipFile]:
     """The archive of runs in a file of :func:`export_runs`, unpacked into an unnamed file on the disk of ``folder``.
 
     Raises:
-        FsslError: the file is none of those, is damaged, or does not fit on the disk.
+        ArchiveError: the file is none of those, or is damaged.
+        FsslError: it does not fit on the disk.
     """
     with full_disk_explained(folder), tempfile.TemporaryFile(dir=folder) as whole:
         with _outer(path) as outer, full_disk_explained(folder):
@@ -187,9 +188,9 @@ def _as_exported(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FsslError(f"There is no file {path}.") from error
+        raise ArchiveError(f"There is no file {path}.") from error
     except DAMAGED as error:
-        raise FsslError(
+        raise ArchiveError(
             f"{path} is no file of `fssl runs export`, or it is damaged; nothing of it is used. ({error})"
         ) from error
 
@@ -198,14 +199,14 @@ def keys_of(path: Path) -> set[str]:
     """The keys of the runs in a file of :func:`export_runs`.
 
     Raises:
-        FsslError: the file is none of those, or is damaged.
+        ArchiveError: the file is none of those, or is damaged.
     """
     with _outer(path) as outer:
         keys = outer.getinfo(KEYS)
         if keys.file_size <= LARGEST_TEXT and keys.compress_type == zipfile.ZIP_STORED:
             with suppress(ValueError, TypeError):
                 return set(json.loads(outer.read(KEYS)))
-    raise FsslError(f"{path} has no list of its runs, so nothing of it is used: get the file again.")
+    raise ArchiveError(f"{path} has no list of its runs, so nothing of it is used: get the file again.")
 
 
 def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[int, int]:
@@ -222,8 +223,9 @@ def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[in
         how many runs the file has, and how many of them are new here.
 
     Raises:
-        FsslError: the file is none of :func:`export_runs`, is damaged, or does not fit on the disk. The runs before
-            the one that is named are kept, each whole.
+        ArchiveError: the file is none of :func:`export_runs`, or is damaged. The runs before the one that is named
+            are kept, each whole.
+        FsslError: it does not fit on the disk.
     """
     root = runs_root()
     with full_disk_explained(root):
@@ -236,7 +238,7 @@ def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[in
                 name.endswith(TENSORS) or info.file_size <= LARGEST_TEXT
             )
             if not (slash and _is_key(key) and _is_name(name) and fits) or name in members.setdefault(key, {}):
-                raise FsslError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
+                raise ArchiveError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
             members[key][name] = info
         _check_space(path, archive.infolist(), root)
         asked = dict.fromkeys(members) if wanted is None else wanted
@@ -260,7 +262,7 @@ def recorded_keys() -> dict[Path, set[str]]:
     for path in recorded_files():
         try:
             found[path] = keys_of(path)
-        except FsslError as error:
+        except ArchiveError as error:
             notice(str(error))
     return found
 
@@ -283,7 +285,11 @@ def take_recorded(runs: Iterable[Run]) -> None:
         if choice != "1" and not in_kernel():
             say(f"{plural(len(kept), 'run')} recorded in {shown_path(path)}: FSSL_RECORDED=1 takes them from there.")
             continue
-        _, new = import_runs(path, kept)
+        try:
+            _, new = import_runs(path, kept)
+        except ArchiveError as error:
+            notice(str(error))
+            continue
         if new:
             notice(f"runs are taken that are recorded in {shown_path(path)}; with FSSL_RECORDED=0 they are computed.")
         if others := sum(not run.finished for run in kept.values()):
@@ -311,7 +317,7 @@ def _put(
 
     ``arrived`` is a folder beside the store's own, for one run after the other.
     """
-    refused = FsslError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
+    refused = ArchiveError(f"Run {key} of {path} is not what such a run writes, and is not used: get the file again.")
     root = runs_root()
     folder = root / key
     try:

@@ -568,6 +568,17 @@ def test_a_damaged_file_of_recorded_runs_is_named_and_keeps_nobody_from_working(
     assert "runs.gpu.zip is no file of `fssl runs export`, or it is damaged" in capsys.readouterr().err
 
 
+def test_damage_that_only_unpacking_shows_keeps_nobody_from_working_either(recorded, monkeypatch, capsys):
+    monkeypatch.setenv("FSSL_RECORDED", "1")
+    content = bytearray(recorded.read_bytes())
+    content[len(content) // 2] ^= 1
+    recorded.write_bytes(content)
+    assert keys_of(recorded) == {one.key for one in SETTINGS[:2]}
+    assert run_all(SETTINGS, progress=False)["area"].tolist() == [1.0, 4.0, 9.0]
+    assert taken() == [False, False, False]
+    assert f"{recorded} is no file of `fssl runs export`, or it is damaged" in capsys.readouterr().err
+
+
 def test_a_notebook_takes_recorded_runs_and_computes_the_others(recorded, monkeypatch, capsys):
     monkeypatch.setattr("fssl_core.experiments.archive.in_kernel", lambda: True)
     assert run_all(SETTINGS, progress=False)["area"].tolist() == [1.0, 4.0, 9.0]
