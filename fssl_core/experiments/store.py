@@ -288,7 +288,8 @@ class Run:
 
     def _compute(self, progress: Callable[..., None]) -> None:
         self.prepare()
-        session = Session(self.provenance, getattr(self.settings, "precision", None))
+        resumed = self.checkpoint.path.exists() or self.checkpoint.previous.exists()
+        session = Session(self.provenance if resumed else None, getattr(self.settings, "precision", None))
 
         def record() -> None:
             write_json(self.folder / "provenance.json", session.record())
@@ -300,6 +301,7 @@ class Run:
         except OtherRunError as error:
             say(f"{error} It is not used; starting again.")
             self.checkpoint.remove()
+            session.earlier = {}
             results = self.settings.execute(self, progress)
         if digests_of([self.settings]) != before["data"]:
             raise FsslError(

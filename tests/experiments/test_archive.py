@@ -125,6 +125,7 @@ def test_without_models_results_are_there_and_a_model_is_computed_when_needed(ex
     assert run_all([Cube(square=SETTINGS[1])], progress=False)["volume"].tolist() == [8.0]
     assert f"Square {SETTINGS[1].key} was imported without its models" in capsys.readouterr().err
     assert Run(SETTINGS[1]).finished
+    assert Run(SETTINGS[1]).provenance["sessions"] == 1  # what was imported is no part of it
     assert list(Run(SETTINGS[1]).folder.glob("*.tensors"))
     assert not list(Run(SETTINGS[0]).folder.glob("*.tensors"))
 

@@ -149,7 +149,9 @@ def test_a_checkpoint_of_another_seed_is_not_resumed(root, monkeypatch, capsys):
     mine.checkpoint.previous.write_bytes(other.checkpoint.path.read_bytes())
     with pytest.raises(OtherRunError, match=r"settings\.seed is 5 there and 0 here"):
         mine.checkpoint.load()
-    assert run(Mean(), progress=False).table("metrics")["sum"].tolist() == [10] * 3
+    done = run(Mean(), progress=False)
+    assert done.table("metrics")["sum"].tolist() == [10] * 3
+    assert done.provenance["sessions"] == 1  # of those before it nothing is left
     assert "It is not used; starting again" in capsys.readouterr().err
 
 
