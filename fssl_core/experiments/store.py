@@ -179,8 +179,7 @@ class Run:
         say(f"{self} was imported without its models, which are needed now; computing it again.")
         with self.locked(wait=True):
             if (self.folder / LEFT_OUT).exists():  # else another process was faster
-                for begun in (LAST, LEFT_OUT):  # and no more: others may be reading the tables
-                    (self.folder / begun).unlink(missing_ok=True)
+                (self.folder / LAST).unlink(missing_ok=True)  # and no more: others may be reading the tables
         _compute([self], progress=False)  # not `run`, which may take it from the records once more
         return self.tensors(name)
 
@@ -221,7 +220,7 @@ class Run:
             kept = f" What it was is kept in {self._kept_aside(stored)}." if self._is_of_other_data(stored) else ""
             say(f"{self} {changes}; starting again.{kept}")
             clear(self.folder)
-        for name in ("summary.json", "manifest.json"):  # of a run that was not finished after all
+        for name in (LAST, "manifest.json", LEFT_OUT):  # of a run that is not finished, or not any more
             (self.folder / name).unlink(missing_ok=True)
         write_json(self.folder / "settings.json", asked)
 

@@ -130,6 +130,14 @@ def test_without_models_results_are_there_and_a_model_is_computed_when_needed(ex
     assert not list(Run(SETTINGS[0]).folder.glob("*.tensors"))
 
 
+def test_what_is_computed_again_has_nothing_left_out(exported, stores):
+    """Even where a process that began with it was killed at once."""
+    stores("second")
+    import_runs(exported)
+    (Run(SETTINGS[0]).folder / "summary.json").unlink()
+    assert "left_out.json" not in contents(run(SETTINGS[0], progress=False).folder)
+
+
 def test_a_plan_computes_no_model_that_was_left_out(exported, stores):
     stores("second")
     import_runs(exported)
