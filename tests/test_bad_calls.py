@@ -13,6 +13,7 @@ from fssl_core.experiments import (
     averaging_settings,
     ldawa_settings,
     lwfedssl_settings,
+    mfcl_rival_settings,
     mfcl_settings,
     run,
     run_all,
@@ -195,6 +196,14 @@ CALLS = [
     lambda: mfcl_settings("smoke", method="none"),
     lambda: mfcl_settings("smoke", method=3),
     lambda: mfcl_settings("x", method="MFCL(TN)"),
+    lambda: ldawa_settings("smoke", method="L-DAWA", objective="simclr"),
+    lambda: lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR", objective="simclr"),
+    lambda: lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR", objective={"name": "simcrl"}),
+    lambda: lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR", batch="16"),
+    lambda: mfcl_settings("smoke", phase1=3),
+    lambda: mfcl_rival_settings("smoke", method="FedSimCLR", objective="simclr"),
+    lambda: mfcl_rival_settings("smoke", method="FSL", objective={"temperature": 0.1}),
+    lambda: mfcl_rival_settings("smoke", method="FeatARC", rounds="6"),
 ]
 
 

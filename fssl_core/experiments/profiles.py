@@ -77,6 +77,13 @@ _PAPERS = {"MocoSFL": "mocosfl", "MonAcoSFL": "monacosfl"}  # by method
 _GPU: dict[str, Any] = {"epochs": 20, "precision": "bfloat16"}
 
 
+def of_part(name: str, value: Any) -> dict[str, Any]:
+    """A dict of settings of a part of an experiment, such as its objective; :class:`SettingError` for anything else."""
+    if not isinstance(value, Mapping):
+        raise SettingError(name, value, "a dict of its settings")
+    return dict(value)
+
+
 def split_settings(
     profile: str,
     *,

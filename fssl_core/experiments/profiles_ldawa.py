@@ -3,7 +3,7 @@
 from typing import Any
 
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.experiments.profiles import REAL, averaging_settings
+from fssl_core.experiments.profiles import REAL, averaging_settings, of_part
 from fssl_core.paths import PROFILES
 from fssl_core.settings import check_choice
 from fssl_core.training.averaging import METHODS, AveragingSettings
@@ -73,7 +73,7 @@ def ldawa_settings(
     check_choice("profile", profile, PROFILES)
     chosen = _PAPER | _PROFILES[profile]
     loss, first_rounds = READINGS[reading]
-    objective = {"name": SSL_METHODS[ssl_method]} | values.pop("objective", {})
+    objective = {"name": SSL_METHODS[ssl_method]} | of_part("objective", values.pop("objective", {}))
     defaults: dict[str, Any] = loss if objective["name"] == "simclr" else {}
     if "dawa" in METHODS[method].get("aggregation", ""):
         chosen = chosen | first_rounds

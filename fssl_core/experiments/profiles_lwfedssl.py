@@ -7,10 +7,10 @@ from fssl_core.errors import SettingError
 from fssl_core.evaluation.downstream import TransferSettings
 from fssl_core.evaluation.fine_tuning import FineTuneSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
-from fssl_core.experiments.profiles import REAL, SMALL_HEADS
+from fssl_core.experiments.profiles import REAL, SMALL_HEADS, of_part
 from fssl_core.objectives import OBJECTIVES
 from fssl_core.paths import PROFILES
-from fssl_core.settings import check_choice
+from fssl_core.settings import check_choice, check_types
 from fssl_core.training.averaging import METHODS
 from fssl_core.training.layerwise import LayerwiseSettings
 
@@ -85,6 +85,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
     needed = "SimCLR" if method == "FedCA" else method.removeprefix("Fed")
     if needed in _HEADS and needed != ssl_method:
         raise SettingError("ssl_method", ssl_method, f"{needed!r} for {method}")
+    own = of_part("objective", values.pop("objective", {}))
+    check_types(LayerwiseSettings, values)
     defaults, chosen = _HEADS[ssl_method], {"dataset": "coco"}
     if profile in _SMALL:
         chosen = _SMALL[profile]
@@ -108,7 +110,8 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
     if method == "FedCA":
         defaults = defaults | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
-    objective_settings = defaults | values.pop("objective", {})
+    objective_settings = defaults | own
+    check_choice("objective", objective_settings["name"], OBJECTIVES)
     objective = OBJECTIVES[objective_settings["name"]]().changed(**objective_settings)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _METHODS[method] | values))
 

@@ -3,11 +3,11 @@
 from typing import Annotated, Any
 
 from fssl_core.data.partitions import Scheme
-from fssl_core.experiments.profiles import HEADS, REAL, SMALL, TINY
+from fssl_core.experiments.profiles import HEADS, REAL, SMALL, TINY, of_part
 from fssl_core.objectives import BYOL, Objective, Orchestra, SimCLR, Supervised
 from fssl_core.objectives.moon import Moon
 from fssl_core.paths import PROFILES
-from fssl_core.settings import Range, check_choice, checked
+from fssl_core.settings import Range, check_choice, check_types, checked
 from fssl_core.training.averaging import METHODS, AveragingSettings
 from fssl_core.training.featarc import FeatArcSettings
 from fssl_core.training.fedpac import FedPacSettings
@@ -127,7 +127,8 @@ def mfcl_settings(
         dataset_settings = _SETS[dataset]
         first, second = dataset_settings[0] | first, (dataset_settings[1] if profile == "paper" else {}) | second
     seed = {"seed": values.get("seed", 0)}
-    first = first | seed | {"norm": norm, "partition": _partition(profile, xi)} | reading | (phase1 or {})
+    own = of_part("phase1", phase1 or {})
+    first = first | seed | {"norm": norm, "partition": _partition(profile, xi)} | reading | own
     return ModularSettings(phase1=AutoencoderSettings().changed(**first)).changed(**(second | sending | seed | values))
 
 
@@ -199,6 +200,8 @@ def mfcl_rival_settings(
     check_choice("method", method, RIVALS)
     check_choice("dataset", dataset, _SETS)
     kind, objective, rival_settings = RIVALS[method]
+    own = {} if objective is None else of_part("objective", values.pop("objective", {}))
+    check_types(kind, values)
     one = {"clients": 10, "architecture": "resnet18"} | _SETS[dataset][0]
     chosen = {name: one[name] for name in ("dataset", "clients", "architecture")} | {"norm": "batch"} | rival_settings
     if kind is not SplitLearningSettings:  # which always has the last
@@ -213,5 +216,5 @@ def mfcl_rival_settings(
         if method == "MOON" and dataset != "cifar10":
             needed |= {"contrast_weight": 1.0}  # Section 4.1
         heads = _RIVAL_HEADS.get(profile, {}).get(objective.name, {})
-        required = {"objective": objective.changed(**(heads | needed | values.pop("objective", {})))}
+        required = {"objective": objective.changed(**(heads | needed | own))}
     return kind(**required).changed(**(chosen | values))

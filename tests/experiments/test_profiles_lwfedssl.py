@@ -31,6 +31,11 @@ def test_a_method_has_its_own_ssl_method():
             settings(method=method, ssl_method=ssl_method)
 
 
+def test_a_wrong_batch_is_named_and_not_the_rate_that_follows_from_it():
+    with pytest.raises(SettingError, match="batch=-3"):
+        lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR", batch=-3)
+
+
 def test_a_protocol_is_one_of_those_there_are():
     with pytest.raises(SettingError, match="fine-tuning"):
         lwfedssl_evaluation("smoke", settings("smoke", "BYOL", "BYOL"), protocol="knn")
