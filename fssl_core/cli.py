@@ -389,7 +389,7 @@ def _refresh(arguments: argparse.Namespace) -> int:
     from fssl_core.reporting.index_page import update_index
     from fssl_core.reporting.navigation import update_navigation
 
-    failed = refresh(arguments.ids, jobs=arguments.jobs or 1)
+    failed = refresh(arguments.ids, jobs=1 if arguments.jobs is None else arguments.jobs)
     update_navigation()
     if not arguments.ids or "index" in arguments.ids:
         update_index()

@@ -308,6 +308,12 @@ def test_refresh(project, monkeypatch, capsys, failed, status):
     assert all("[index](../index.ipynb)" in cell.source for cell in nbformat.read(path, as_version=4).cells)
 
 
+def test_refresh_refuses_a_number_of_jobs_as_the_others_do(project, monkeypatch, capsys):
+    monkeypatch.setattr(refresh, "run_tasks", lambda tasks, jobs: [])
+    assert cli.main(["refresh", "--jobs", "0"]) == 2
+    assert "jobs=0 cannot be used" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("ids", "written"), [([], True), (["index"], True), (["index", "monacosfl"], True), (["monacosfl"], False)]
 )
