@@ -118,9 +118,12 @@ class Notebook:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             return {"cells": content["cells"], "metadata": content["metadata"]}
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise FsslError(
-                f"{shown_path(self.path)} is no notebook that can be read ({error!r}). `git restore` brings it back."
-            ) from error
+            raise unreadable(self.path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> FsslError:
+    """What is said of a file that is no notebook."""
+    return FsslError(f"{shown_path(path)} is no notebook that can be read ({error!r}). `git restore` brings it back.")
 
 
 @dataclass(frozen=True)

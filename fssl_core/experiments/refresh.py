@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from fssl_core import __version__
-from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks
+from fssl_core.experiments.notebooks import Notebook, Task, find_notebooks, run_tasks, unreadable
 from fssl_core.experiments.parameters import stored_with
 from fssl_core.files import atomic_write
 from fssl_core.jupyter import METADATA
@@ -161,9 +161,15 @@ def normalised(source: NotebookNode, executed: NotebookNode, root: Path) -> Note
 
 
 def read_notebook(path: Path) -> NotebookNode:
-    """A notebook as it is kept, valid or not."""
-    # v4.reads does not validate: a cell without an id is what we are here to mend.
-    return nbformat.v4.reads(path.read_text(encoding="utf-8"))
+    """A notebook as it is kept, valid or not.
+
+    Raises:
+        FsslError: it is no notebook.
+    """
+    try:  # v4.reads does not validate: a cell without an id is what we are here to mend.
+        return nbformat.v4.reads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
 
 
 def write_notebook(path: Path, notebook: NotebookNode) -> None:

@@ -8,7 +8,7 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from fssl_core.errors import SettingError
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.notebooks import Notebook
 from fssl_core.experiments.refresh import fill, fill_recorded, normalised, refresh, warnings_in
 
@@ -216,6 +216,15 @@ def test_an_interruption_leaves_notebooks_as_they_were(project, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         refresh()
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ['{"cells": [<<<<<<< HEAD', "{}"])
+def test_a_notebook_that_cannot_be_read_is_named(project, text):
+    path = project / "notebooks" / "paper1" / "fig1_odd.ipynb"
+    path.write_text(text)
+    with pytest.raises(FsslError, match=r"fig1_odd\.ipynb is no notebook that can be read"):
+        refresh()
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize("jobs", [0, -1])
