@@ -35,12 +35,16 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 def digests(settings: Settings) -> dict[str, str]:
-    """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code."""
+    """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code, of each that has the name."""
     parts = [*with_nested(settings)]
-    own = dict(pair for part in parts for pair in registered_here(part))
+    pairs = [pair for part in parts for pair in registered_here(part)]
     kinds = {type(nested) for part in parts if not is_own(type(part)) for nested in part.nested}
-    own |= {kind.__name__: kind for kind in kinds if is_own(kind) and "version" not in vars(kind)}
-    return {name: hashlib.sha256("\n".join(_texts(own[name], set())).encode()).hexdigest()[:16] for name in sorted(own)}
+    pairs += [(kind.__name__, kind) for kind in kinds if is_own(kind) and "version" not in vars(kind)]
+    codes: dict[str, set[str]] = {}  # by name, which a rule and a fault may share
+    for name, own in pairs:
+        code = hashlib.sha256("\n".join(_texts(own, set())).encode()).hexdigest()[:16]
+        codes.setdefault(name, set()).add(code)
+    return {name: "+".join(sorted(codes[name])) for name in sorted(codes)}
 
 
 def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:

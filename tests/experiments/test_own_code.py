@@ -10,6 +10,7 @@ from fssl_core.data.augment import AUGMENTATIONS
 from fssl_core.experiments import averaging_settings, own_code, run
 from fssl_core.experiments.store import Run
 from fssl_core.federation.aggregation import RULES
+from fssl_core.federation.faults import FAULTS
 from fssl_core.models import ARCHITECTURES
 
 RULE = """
@@ -174,6 +175,19 @@ def test_own_settings_that_say_their_version_are_taken_at_their_word(tmp_path, m
     versioned = SETTINGS.replace("    name: str =", "    version = 1\n    name: str =")
     module = module_of(versioned, tmp_path, monkeypatch)
     assert own_code.digests(SIMCLR.changed(client_update=module.Update())) == {}
+
+
+def test_a_rule_and_a_fault_of_one_name_are_both_seen(tmp_path, monkeypatch):
+    text = "def rule(this):\n    return this.cosines**1\n\ndef fault(update, draw):\n    return 1 * update\n"
+    found = []
+    for old, new in (("", ""), ("", ""), ("**1", "**2"), ("1 *", "2 *")):
+        module = module_of(text.replace(old, new), tmp_path, monkeypatch)
+        monkeypatch.setitem(RULES, "mine", module.rule)
+        monkeypatch.setitem(FAULTS, "mine", module.fault)
+        settings = SIMCLR.changed(aggregation="mine", fault="mine", faulty_share=0.5)
+        found.append(own_code.digests(settings)["mine"])
+    assert found[0] == found[1]
+    assert len({*found}) == 3
 
 
 def test_an_own_augmentation_has_its_values(monkeypatch):
