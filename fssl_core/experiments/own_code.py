@@ -85,7 +85,8 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         outside = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
         if names & FILLS:
             outside = {name: value for name, value in outside.items() if not isinstance(value, list | dict | set)}
-        yield from _values(dict(inside.nonlocals) | outside, own.__module__, seen)
+        defaults = dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
+        yield from _values(dict(inside.nonlocals) | outside | defaults, own.__module__, seen)
     for base in getattr(own, "__bases__", ()):
         yield from _values({"base": base}, own.__module__, seen)
 
@@ -147,7 +148,6 @@ def _text(own: Any) -> str:
         if isinstance(own, type):
             written += [pair for pair in vars(own).items() if _is_plain(pair[1]) and not pair[0].startswith("__")]
         for function in _functions(own):
-            written += [function.__defaults__, function.__kwdefaults__]
             for code in _codes(function.__code__):
                 written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
                 written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]

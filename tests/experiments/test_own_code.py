@@ -85,6 +85,16 @@ def test_a_change_anywhere_in_its_module_that_a_rule_uses_is_seen(make, old, new
     assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
 
 
+@pytest.mark.parametrize("make", [module_of, without_file])
+@pytest.mark.parametrize(("default", "end"), [("least=LEAST", ""), ("*, least=LEAST", ""), ("f=floor", ".clamp(f(0))")])
+def test_the_value_of_a_default_is_seen(make, default, end, tmp_path, monkeypatch):
+    text = f"LEAST = 1\n\ndef floor(x):\n    return x + 1\n\ndef rule(this, {default}):\n    return this.cosines{end}\n"
+    changed = text.replace("LEAST = 1", "LEAST = 2").replace("x + 1", "x + 2")
+    before, same, after = (make(one, tmp_path, monkeypatch) for one in (text, text, changed))
+    assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
+    assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
+
+
 def test_comments_layout_and_what_is_not_used_do_not_count(tmp_path, monkeypatch):
     laid_out = RULE.replace("values.sum(0)", "values.sum(\n        0)  # over clients") + "\n\nOTHER = 5\n"
     before, after = (module_of(text, tmp_path, monkeypatch) for text in (RULE, laid_out))
