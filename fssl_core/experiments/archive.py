@@ -44,7 +44,8 @@ from fssl_core.settings import Settings, flat, key_of
 from fssl_core.training.checkpoint import full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
-NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError, OverflowError  # raised by JSON of another form
+# Raised by JSON of another form, or nested deeper than Python can follow.
+NOT_A_RUNS = LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError
 KEYS, MEMBER, PROVENANCE = "keys.json", "runs.zip", "provenance.json"
 PIECE = 4096  # bytes: `zipfile` takes as many of LZMA's at a time and unpacks them all, up to 7,000 times as many
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfile` unpacks others without a limit

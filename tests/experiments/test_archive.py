@@ -446,6 +446,14 @@ def test_a_store_that_is_a_file_is_said(exported, stores):
         import_runs(exported)
 
 
+def test_settings_that_are_nested_too_deep_are_refused(exported, stores, monkeypatch):
+    """Python 3.13 reads JSON that is nested deeper than Python itself can follow."""
+    stores("second")
+    monkeypatch.setattr(archive, "flat", lambda values: archive.flat(values))
+    with pytest.raises(FsslError, match="is not what such a run writes"):
+        import_runs(exported)
+
+
 def test_tensors_with_code_are_refused(stores, tmp_path):
     """A pickle that would call a function, with the right checksums everywhere."""
 
