@@ -165,7 +165,8 @@ class Artifact:
             devices = sorted({provenance["device"] for _, provenance in stored})
             seconds = sum(provenance["seconds"] for _, provenance in stored)
             commits = [*dict.fromkeys(provenance["commit"] for _, provenance in stored)]
-            modified = any(provenance["modified"] for _, provenance in stored)
+            each = [provenance["modified"] for _, provenance in stored]
+            modified = None if None in each and not any(each) else any(each)  # None: nobody knows
         else:
             devices, seconds, state = [cpu_name()], time.perf_counter() - self._created, git_state()
             commits, modified = [state["commit"]], state["modified"]

@@ -95,6 +95,9 @@ def test_settings_device_and_seconds_come_from_the_runs(figures, monkeypatch):
     assert record["settings"] == {"width": 64, "seed": [0, 1]}
     assert (record["devices"], record["seconds"]) == (["H200"], 42.0)
     assert (record["commits"], record["modified"]) == (["abc"], True)
+    stored["b"][1]["modified"] = None  # computed by an installed copy
+    save(runs=pd.DataFrame({"key": ["a", "b"]}))
+    assert json.loads((figures / "fig2.smoke.json").read_text())["modified"] is None
 
 
 def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
