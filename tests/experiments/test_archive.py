@@ -351,6 +351,7 @@ def forged(name, change):
         forged("provenance.json", lambda stored: stored | {"seconds": 10**400}),
         forged("provenance.json", lambda stored: stored | {"seconds": float("inf")}),
         forged("provenance.json", lambda stored: {"seconds": stored["seconds"]}),
+        forged("provenance.json", lambda stored: stored | {"device": ["CPU"]}),  # a set of devices could not hold it
         forged("sides.csv", lambda stored: b"a,b\n1,2,3,4\n1\n\n9,9,9,9,9"),
     ],
 )
