@@ -6,12 +6,11 @@ one that builds on it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
-from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.data.outlines import outlines_only
 from fssl_core.errors import FsslError
@@ -19,7 +18,7 @@ from fssl_core.experiments.archive import recorded_keys
 from fssl_core.experiments.asked import asked
 from fssl_core.experiments.display import plural
 from fssl_core.experiments.dry_run import with_needed
-from fssl_core.experiments.store import Run
+from fssl_core.experiments.store import Run, digests_of
 from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
 from fssl_core.planning.machines import A100, H200, MEMORY_USE, PRODUCTS_USE, Machine, this_machine
 from fssl_core.planning.work import Work, work_of
@@ -67,7 +66,7 @@ class Plan:
     notebooks: tuple[str, ...]
     runs: dict[str, PlannedRun]
     missing: dict[str, str]
-    unknown: dict[str, list[str]] = field(default_factory=dict)
+    unknown: dict[str, list[str]]
 
     def of(self, notebook: str | None = None) -> list[PlannedRun]:
         """The runs that a notebook needs; without one, all."""
@@ -139,8 +138,8 @@ def plan(
         for key, needed in with_needed(one.settings).items():
             settings.setdefault(key, needed)
             wanted.setdefault(key, {})[id] = None
-    names = sorted(set().union(*(one.data_sets for one in settings.values())))
-    missing, digests = missing_datasets(names), {name: data_digest(name) for name in names}
+    digests = digests_of(settings.values())
+    missing = missing_datasets([*digests])
     recorded = set().union(*recorded_keys().values())
     runs = {}
     for key, one in settings.items():

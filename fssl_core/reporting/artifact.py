@@ -20,10 +20,11 @@ import torch
 import fssl_core
 from fssl_core.claims.judge import check_claims
 from fssl_core.claims.verdict import OURS, table
+from fssl_core.devices import cpu_name
 from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.notebooks import stored_parameters
 from fssl_core.experiments.parameters import changed_parameters, take_parameters
-from fssl_core.experiments.provenance import cpu_name, git_state
+from fssl_core.experiments.provenance import git_state
 from fssl_core.experiments.store import asked, stored_run
 from fssl_core.files import atomic_write
 from fssl_core.papers.records import about_record

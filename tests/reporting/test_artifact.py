@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from fssl_core.claims.judge import check_claims
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.provenance import cpu_name
+from fssl_core.devices import cpu_name
 from fssl_core.experiments.store import asked
 from fssl_core.papers.records import recorded_results
 from fssl_core.reporting.artifact import Artifact
