@@ -35,7 +35,10 @@ _PLAIN = (int, float, complex, str, bytes, bool, type(None))
 
 
 def digests(settings: Settings) -> dict[str, str]:
-    """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code, of each that has the name."""
+    """By name what settings, and settings within them, name of a user's own; 16 hex digits of its code.
+
+    Where several have one name, the digits of each.
+    """
     parts = [*with_nested(settings)]
     pairs = [pair for part in parts for pair in registered_here(part)]
     kinds = {type(nested) for part in parts if not is_own(type(part)) for nested in part.nested}

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOT_FILLED_IN = ("profile", "overrides")  # parameters in whose place no cell puts the profile's choice
+ELSEWHERE = "set FSSL_FIGURES to another folder"
 NOTHING = "–"  # where a record has no such row
 
 
@@ -193,13 +194,13 @@ class Artifact:
             "date": datetime.now(UTC).date().isoformat(),
         }
         json.dumps(record)  # before any file is touched
-        with full_disk_explained(figures_root(), "set FSSL_FIGURES to another folder"):
+        with full_disk_explained(figures_root(), ELSEWHERE):
             with atomic_write(self._path("png")) as file:
                 figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
             with atomic_write(self._path("csv"), "w") as file:
                 file.write(_csv(results))
-            self._saved = record
-            self._write_record()
+        self._saved = record
+        self._write_record()
         print(f"Saved: {shown_path(self._path('png').with_suffix(''))}.{{png,csv,json}}")
 
     def beside(self, table: pd.DataFrame) -> pd.DataFrame:
@@ -235,7 +236,7 @@ class Artifact:
         return figures_root() / f"{self.id}.{self.profile}.{suffix}"
 
     def _write_record(self) -> None:
-        with atomic_write(self._path("json"), "w") as file:
+        with full_disk_explained(figures_root(), ELSEWHERE), atomic_write(self._path("json"), "w") as file:
             json.dump(self._saved | {"beside": self._beside}, file, indent=1, ensure_ascii=False)
             file.write("\n")
 

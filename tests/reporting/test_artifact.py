@@ -1,3 +1,4 @@
+import errno
 import json
 
 import numpy as np
@@ -6,11 +7,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from fssl_core.claims.judge import check_claims
-from fssl_core.errors import FsslError, SettingError
 from fssl_core.devices import cpu_name
+from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.store import asked
 from fssl_core.papers.records import recorded_results
 from fssl_core.reporting.artifact import Artifact
+from fssl_core.reporting.tables import Quantity, beside_paper
 
 RESULTS = pd.DataFrame({"layer": [1, 5, 9, 13, 17], "similarity": [0.9, 0.7, 0.6, 0.4, 0.3]} | {"seed": 0})
 RESULTS = pd.concat([RESULTS, RESULTS.assign(seed=1)], ignore_index=True).assign(norm="group", photograph="china")
@@ -104,6 +106,16 @@ def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
     with pytest.raises(TypeError, match="not JSON serializable"):
         save(settings={"width": object()})
     assert not figures.exists()
+
+
+def test_a_full_disk_is_explained_to_a_table_beside_the_paper_too(figures, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    artifact = save()
+    monkeypatch.setattr("fssl_core.files.os.fsync", full)
+    with pytest.raises(FsslError, match=r"No space left for .*set FSSL_FIGURES to another folder"):
+        artifact.beside(beside_paper([Quantity("a", 0.5)], profile="smoke"))
 
 
 def test_subtitle_says_profile_data_and_seeds():
