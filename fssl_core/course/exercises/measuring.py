@@ -37,6 +37,7 @@ def cosine(answer, generator):
     everybody="All of the bank votes. Only the k most similar neighbours do.",
     nearest="Only the nearest neighbour decides. All k vote, each with its weight.",
     hot="The temperature is at the wrong place: the smaller it is, the more the nearest neighbours decide.",
+    not_normalised="Neighbours are near by the cosine. Yours are by the product, in which long vectors come first.",
 )
 def knn(answer, generator):
     k, temperature, classes = 15, 0.2, 4
@@ -60,13 +61,19 @@ def knn(answer, generator):
         everybody=_votes(queries, bank, labels, len(bank), temperature),
         nearest=_votes(queries, bank, labels, 1, temperature),
         hot=_votes(queries, bank, labels, k, 1 / temperature),
+        not_normalised=_winners(queries @ bank.T, labels, k, temperature),
     )
 
 
 def _votes(queries: Tensor, bank: Tensor, labels: Tensor, k: int, temperature: float) -> Tensor:
-    similarity, nearest = (F.normalize(queries) @ F.normalize(bank).T).topk(k)  # [M, k]
+    return _winners(F.normalize(queries) @ F.normalize(bank).T, labels, k, temperature)
+
+
+def _winners(similarities: Tensor, labels: Tensor, k: int, temperature: float) -> Tensor:
+    """Classes that win the votes, ``[M]``, from similarities ``[M, N]``."""
+    similarity, nearest = similarities.topk(k)  # [M, k]
     weights = (similarity / temperature).exp().double()
-    votes = weights.new_zeros(len(queries), int(labels.max()) + 1)
+    votes = weights.new_zeros(len(similarities), int(labels.max()) + 1)
     return votes.scatter_add_(1, labels[nearest], weights).argmax(1)
 
 

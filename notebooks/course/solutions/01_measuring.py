@@ -78,6 +78,15 @@ def knn(queries, bank, labels, k, temperature):
     return (weights @ F.one_hot(labels).float()).argmax(1)
 
 
+# %% measuring/knn: not_normalised
+def knn(queries, bank, labels, k, temperature):
+    similarity, nearest = (queries @ bank.T).topk(k)
+    weights = (similarity / temperature).exp()
+    votes = torch.zeros(len(queries), labels.max() + 1)
+    votes.scatter_add_(1, labels[nearest], weights)
+    return votes.argmax(1)
+
+
 # %% measuring/knn: type
 def knn(queries, bank, labels, k, temperature):
     similarity, _ = (F.normalize(queries) @ F.normalize(bank).T).topk(k)
