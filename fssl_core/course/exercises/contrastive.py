@@ -15,6 +15,7 @@ from fssl_core.objectives.simclr import nt_xent as engines_nt_xent
 @exercise(
     "contrastive/info_nce",
     no_positive="The positive belongs into the denominator, too: without it the loss can fall below 0.",
+    of_others="The positives of other queries are among your candidates. A query has its own one, and the negatives.",
     no_temperature="The similarities are not divided by the temperature.",
     multiplied="You multiply by the temperature. Divide: a low one makes differences count more.",
     no_logarithm="This is the mean chance of the positive. The loss is the mean of minus its logarithm.",
@@ -32,6 +33,7 @@ def info_nce(answer, generator):
         answer(queries, positives, negatives, temperature),
         right,
         no_positive=without.mean(),
+        of_others=F.cross_entropy(torch.cat([queries @ positives.T, others], 1) / temperature, torch.arange(6)),
         no_temperature=engines_info_nce(queries, positives, negatives, 1.0)[0],
         multiplied=engines_info_nce(queries, positives, negatives, 1 / temperature)[0],
         no_logarithm=chances.mean(),
@@ -95,6 +97,7 @@ def _nt_xent_rows(z: Tensor, temperature: float) -> Tensor:
     pairs="There are 2B embeddings, not B.",
     negatives="The positive is among those that it guesses from.",
     share="This is the chance to guess rightly. The loss is the negative logarithm of it.",
+    sign="The sign is wrong: the loss is minus the logarithm of a chance, which is below 1.",
     binary="The loss is in nats: the natural logarithm.",
 )
 def ignorance(answer, generator):
@@ -106,6 +109,7 @@ def ignorance(answer, generator):
         pairs=math.log(batch),
         negatives=math.log(2 * batch - 2),
         share=1 / (2 * batch - 1),
+        sign=-math.log(2 * batch - 1),
         binary=math.log2(2 * batch - 1),
     )
 

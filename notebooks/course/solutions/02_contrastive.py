@@ -20,6 +20,12 @@ def info_nce(queries, positives, negatives, temperature):
     return (torch.logsumexp(queries @ negatives.T / temperature, 1) - positive_logits).mean()
 
 
+# %% contrastive/info_nce: of_others
+def info_nce(queries, positives, negatives, temperature):
+    logits = torch.cat([queries @ positives.T, queries @ negatives.T], dim=1) / temperature
+    return F.cross_entropy(logits, torch.arange(len(queries)))
+
+
 # %% contrastive/info_nce: no_temperature
 def info_nce(queries, positives, negatives, temperature):
     positive_logits = (queries * positives).sum(1, keepdim=True)
@@ -61,6 +67,11 @@ def ignorance(batch):
 # %% contrastive/ignorance: negatives
 def ignorance(batch):
     return math.log(2 * batch - 2)
+
+
+# %% contrastive/ignorance: sign
+def ignorance(batch):
+    return -math.log(2 * batch - 1)
 
 
 # %% contrastive/ignorance: share
