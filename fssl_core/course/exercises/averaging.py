@@ -105,6 +105,7 @@ def unlikeness(answer, generator):
     "averaging/round_bytes",
     one_way="The model crosses twice in a round: down from the server, and up again.",
     no_buffers="Batch norm's running statistics are part of the model's state and travel with it.",
+    no_count="Batch norm's count of batches, one number a layer, is part of the model's state, too.",
     numbers="These are numbers, not bytes: a float32 takes four.",
     one_way_no_buffers="Two things are missing: the way back, and batch norm's running statistics, which travel with "
     "the model.",
@@ -121,6 +122,7 @@ def round_bytes(answer, generator):
         tolerance=0,
         one_way=float(4 * matrix.elements),
         no_buffers=float(2 * 4 * matrix.parameters),
+        no_count=float(2 * 4 * (matrix.elements - sum("num_batches" in name for name in model.state_dict()))),
         numbers=float(2 * matrix.elements),
         one_way_no_buffers=float(4 * matrix.parameters),
         one_way_numbers=float(matrix.elements),
@@ -159,7 +161,7 @@ def drift(answer, generator):
     record=("ldawa/table4", "laptop"),
     unit="points lost (below 0: gained)",
     within=3,
-    too_low="It becomes no better by more than chance would have it.",
+    too_low="It does not get better by more than seeds differ.",
     too_high="That is what happens with labels. Here no client is told what its classes are, and every client's images "
     "teach it to tell images apart.",
 )

@@ -169,6 +169,11 @@ def round_bytes(model):
     return 2 * 4 * sum(value.numel() for value in model.parameters())
 
 
+# %% averaging/round_bytes: no_count
+def round_bytes(model):
+    return 2 * 4 * sum(value.numel() for value in model.state_dict().values() if value.ndim)
+
+
 # %% averaging/round_bytes: numbers
 def round_bytes(model):
     return 2 * sum(value.numel() for value in model.state_dict().values())
