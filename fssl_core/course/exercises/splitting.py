@@ -40,6 +40,7 @@ def server_gradient(answer, generator):
     "from outside?",
     ones="The gradient that came from the server is not used: backward was started from ones.",
     batch_mean="Divided by the batch once too often: the server's mean is in its gradient already.",
+    mean="You take the mean of activations times gradient. By the chain rule it is their sum.",
 )
 def client_backward(answer, generator):
     client = nn.Linear(4, 5)
@@ -50,7 +51,14 @@ def client_backward(answer, generator):
         given = as_tensor(answer(client, images, gradient))
     right = gradient.T @ images
     ones = torch.ones_like(gradient).T @ images
-    compare(given, right, ones=ones, batch_mean=right / len(images), no_chain=torch.zeros_like(right))
+    compare(
+        given,
+        right,
+        ones=ones,
+        batch_mean=right / len(images),
+        mean=right / gradient.numel(),
+        no_chain=torch.zeros_like(right),
+    )
 
 
 @exercise(
