@@ -220,6 +220,37 @@ def test_representation_alignment_starts_at_log_two_and_knows_the_last_model():
     assert trainer.metrics[1]["loss"] != pytest.approx(plain.metrics[1]["loss"] + alignments[1])
 
 
+@pytest.mark.parametrize("rounds", [1, 3])  # of two a stage: the second one of the first stage, and of the next
+def test_representation_alignment_is_the_contrast_of_the_global_model_and_the_last_one_image_by_image(rounds):
+    settings = tiny(representation_alignment=0.7, alignment_temperature=0.3, clients=2, batch=8)
+    trainer = trained(settings, rounds)
+    own = trainer.trained.state_dict(1)
+    trainer._start(1)
+    noise = torch.randn(trainer.worker.weights.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with torch.no_grad():
+        trainer.worker.weights += 0.1 * noise  # as after some steps
+    inputs = trainer.features(trainer.views(*trainer.batches(1, rounds)[0]))
+    loss, figures = trainer.loss(inputs)
+    plain, _ = trainer.learner.loss(inputs)
+    models = [trainer.shared.row_module(0) for _ in range(2)]
+    models[1] = copy.deepcopy(models[1])
+    models[1].load_state_dict(own)
+    rows = [model.embed(inputs[0]).tolist() for model in (trainer.learner.online, *models)]
+    terms = []
+    for z, near, far in zip(*rows, strict=True):
+        first, second = (
+            math.exp(sum(a * b for a, b in zip(z, other, strict=True)) / math.hypot(*z) / math.hypot(*other) / 0.3)
+            for other in (near, far)
+        )
+        terms.append(-math.log(first / (first + second)))
+    assert len(terms) == 8
+    assert figures["alignment"].item() == pytest.approx(sum(terms) / 8, abs=1e-10)
+    assert abs(sum(terms) / 8 - math.log(2)) > 1e-3
+    assert (loss - plain).item() == pytest.approx(0.7 * sum(terms) / 8, abs=1e-10)
+    (gradient,) = torch.autograd.grad(loss - plain, trainer.learner.online.projector[0].weight)
+    assert gradient.norm() > 1e-6
+
+
 ORCHESTRA = {"objective": Orchestra(projector=(8, 8), local_clusters=3, global_clusters=5, memory_size=12)}
 PAIRS = {"objective": SimCLR(projector=(8,)), "norm": "twin"}
 
