@@ -397,6 +397,18 @@ def test_a_running_sum_is_the_average_of_all_models(rule, method, monkeypatch):
     assert summed.metrics[-1]["divergence"] == divergence(summed.trained).sum().item()
 
 
+def test_a_running_sum_weighs_clients_by_their_own_images_where_some_do_not_take_part(monkeypatch):
+    settings = quick(clients=5, clients_per_round=3, partition="dirichlet:1:4", batch=4, rounds=1)
+    whole = trained(settings)
+    sizes = [len(part) for part in whole.parts]
+    assert [sizes[client] for client in settings.taking_part(0)] != sizes[:3]
+    monkeypatch.setattr(averaging, "ALL_MODELS", 2)
+    summed = AveragingTrainer(settings, tiny_data())
+    assert summed.sums(3)
+    a_round(summed)
+    assert_same_model(whole, summed, tolerance=1e-10)
+
+
 def test_a_running_sum_is_resumed_within_a_round_to_the_bit(monkeypatch):
     monkeypatch.setattr(averaging, "ALL_MODELS", 2)
     settings = quick(clients=5, clients_per_round=4, rounds=3, train_images=None)
