@@ -115,5 +115,10 @@ def test_keys_are_those_of_a_loop_over_clients():
     keys = [
         F.normalize(server(module(batch)), dim=1) for module, batch in zip(matrix.row_modules(), images, strict=True)
     ]
-    own, _ = own_and_common_identifiability(matrix, forward, server, images)
+    own, common = own_and_common_identifiability(matrix, forward, server, images)
     assert own == client_identifiability(torch.stack(keys))
+    average = matrix.row_module(0)
+    one = client_identifiability(torch.stack([F.normalize(server(average(batch)), dim=1) for batch in images]))
+    average.load_state_dict({k: sum(matrix.state_dict(c)[k] for c in range(3)) / 3 for k in matrix.state_dict(0)})
+    keys = torch.stack([F.normalize(server(average(batch)), dim=1) for batch in images])
+    assert common == client_identifiability(keys) != one  # the common model is nobody's own
