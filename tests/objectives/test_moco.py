@@ -9,6 +9,7 @@ from lightly.loss.memory_bank import MemoryBankModule
 from fssl_core.errors import SettingError
 from fssl_core.objectives.moco import KeyQueue, info_nce
 from fssl_core.random import generator
+from tests.objectives.learners import Client, small, two_views
 
 
 def unit(count, dim=6, seed=0):
@@ -35,6 +36,17 @@ def test_loss_equals_lightly():
     oracle.memory_bank.bank_ptr = torch.zeros(1, dtype=torch.long)
     loss, _ = info_nce(queries, positives, negatives, 0.1)
     torch.testing.assert_close(loss, oracle(queries, positives))
+
+
+def test_the_similarity_that_is_logged_is_the_mean_over_queries_and_negatives():
+    client = Client(small("moco-v2"))
+    client.train([two_views(seed=1)], 0.01)
+    keys, views = client.learner.queue.keys.tolist(), two_views()
+    queries = client.online.module().train()(views[0]).tolist()
+    cosines = [sum(a * b for a, b in zip(q, k, strict=True)) / math.hypot(*q) for q in queries for k in keys]
+    assert min(cosines) < 0 < max(cosines)
+    _, figures = client.loss(views)
+    assert figures["negative_similarity"].item() == pytest.approx(sum(cosines) / len(cosines), abs=1e-10)
 
 
 def test_without_negatives_the_loss_is_zero():
