@@ -12,7 +12,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.privacy import inversion
 from fssl_core.privacy.decoder import build_decoder
-from fssl_core.privacy.image_quality import mse, psnr, ssim
+from fssl_core.privacy.image_quality import explained, mse, psnr, ssim
 from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.random import generator
 from fssl_core.settings import Settings
@@ -86,6 +86,7 @@ def test_measures_are_those_of_the_images_that_are_kept():
     images = done.tensors("reconstructions")
     reconstructions, originals = images["reconstructions"][0] / 255, images["originals"] / 255
     row = done.table("attack").iloc[0]
+    assert row["explained"] == pytest.approx(explained(reconstructions, originals).mean().item(), abs=1e-6)
     for name, measure in {"mse": mse, "psnr": psnr, "ssim": ssim}.items():
         values = measure(reconstructions, originals)  # up to the rounding to 256 values
         assert row[name] == pytest.approx(values.mean().item(), rel=0.02)
