@@ -142,6 +142,17 @@ def test_two_methods_are_compared_as_by_the_paired_t_test(seeds):
     assert difference(frame).interval() == pytest.approx((expected.low, expected.high))
 
 
+@pytest.mark.parametrize("seeds", [4, 5])
+def test_from_five_seeds_on_the_noise_of_other_cells_has_no_say(seeds):
+    rng = np.random.default_rng(8)
+    frame = pd.concat([runs({"a": 1.0, "b": 0.0}, seeds, rng), runs({"c": 0.0}, seeds, rng, noise=30.0)])
+    table = frame.pivot(index="seed", columns="method", values="points")
+    alone = stats.ttest_rel(table["a"], table["b"]).confidence_interval()
+    low, high = difference(frame).interval()
+    assert ((low, high) == pytest.approx((alone.low, alone.high))) is (seeds == 5)
+    assert (high - low > 3 * (alone.high - alone.low)) == (seeds == 4)
+
+
 def test_methods_without_a_common_seed_are_compared_as_by_the_t_test_of_two_samples():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame({"method": list("aaabbb"), "seed": range(6), "points": rng.standard_normal(6)})
