@@ -10,6 +10,8 @@ from fssl_core.costs.traffic import engine_traffic
 from fssl_core.data.datasets import Dataset, ImageSet, load_dataset
 from fssl_core.devices import repeatable_kernels
 from fssl_core.errors import NonFiniteLossError, SettingError
+from fssl_core.evaluation.identifiability import client_identifiability
+from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import build_backbone
 from fssl_core.random import generator
 from fssl_core.training.checkpoint import Checkpoint
@@ -266,6 +268,24 @@ def test_misalignment_counts_all_clients():
             total += (online[name] - momentum[name]).abs().sum().item()
             numbers += online[name].numel()
     assert trainer.metrics[-1]["misalignment"] == pytest.approx(total / numbers)
+
+
+def test_identifiability_is_that_of_own_momentum_models_and_of_their_average():
+    """Own models that differ give every key away; the average of them does not."""
+    trainer = SplitTrainer(tiny(method="MocoSFL"), tiny_data())  # whose synchronisation leaves them as they are
+    momentum = trainer.clients.momentum
+    with torch.no_grad():
+        momentum.weights += torch.randn(momentum.weights.shape, generator=generator(0, "noise"), dtype=torch.float64)
+    trainer.advance()
+    images, server = trainer.clients.some_images(32), copy.deepcopy(trainer.server.momentum_model).eval()
+    average = ClientMatrix(momentum.row_module(0), 1)
+    average.load_state_dict(momentum.state_dict())
+    expected = []
+    for models in (momentum.row_modules(), [average.row_module(0)] * 4):
+        keys = [server(model.eval()(batch)) for model, batch in zip(models, images, strict=True)]
+        expected.append(client_identifiability(F.normalize(torch.stack(keys), dim=2)))
+    assert [trainer.metrics[0][name] for name in ("identifiability", "identifiability_common")] == expected
+    assert expected[0] > expected[1]
 
 
 def test_a_single_client_trains_and_cannot_be_told_from_others():
