@@ -539,6 +539,8 @@ def test_summary_and_tables():
     assert 0 <= summary["linear_probe_accuracy"] <= 1
     assert summary["knn_accuracy"] == max(row["knn_accuracy"] for row in trainer.metrics)
     tables = trainer.tables()
+    sent = tables["traffic"].drop(columns=["epoch", "client"]).to_numpy().sum()
+    assert summary["bytes_per_client_epoch"] == pytest.approx(sent / 8, rel=1e-12)  # two epochs of four clients
     assert {name: len(table) for name, table in tables.items()} == {
         "metrics": 2,
         "traffic": 8,
