@@ -558,14 +558,14 @@ def test_training_on_real_images_improves_the_representation():
         clients=2,
         client_batch=16,
         epochs=3,
-        queue_size=500,
+        queue_size=64,
         cut_layer=5,
-        width=16,
+        width=8,
         projector_dim=16,
         learning_rate=0.005,
         precision="float32",
     )
-    trainer = SplitTrainer(settings, load_dataset("digits", image_size=16))
+    trainer = SplitTrainer(settings, load_dataset("digits", image_size=16).with_fewer_images(700))
     untrained = trainer.validate()
     for _ in range(settings.epochs):
         trainer.advance()
