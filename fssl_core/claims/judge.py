@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 
 from fssl_core.claims.estimation import LEVEL, NotRun
-from fssl_core.claims.rules import Outcome, every, weakest
-from fssl_core.claims.verdict import AS_PRINTED, Verdict
+from fssl_core.claims.rules import Outcome, every, opposite, weakest
+from fssl_core.claims.verdict import AS_PRINTED, Verdict, shown
 from fssl_core.errors import DataError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
@@ -249,7 +249,11 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     reason = ""
     if answer is None:
         few = "one seed" if deciding.estimate.seeds == 1 else "too few seeds in common"
-        open_answer = "both answers are possible" if deciding.answer(level) is None else "what can be meant disagrees"
+        open_answer = "both answers are possible"
+        if deciding.answer(level) is not None:
+            open_answer = "what can be meant disagrees"
+            if other := opposite(outcome, deciding):
+                open_answer += f": {other.name} is {shown(other.estimate.value, other.unit)}"
         reason = doubt or (f"{few}, no interval" if isnan(low) else open_answer)
     return {
         "ours": _OURS[answer],

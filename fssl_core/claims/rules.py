@@ -150,6 +150,18 @@ def agreed(parts: Iterable[Outcome]) -> Outcome:
     return Joined(parts, len(parts), len(parts))
 
 
+def opposite(outcome: Outcome, deciding: Statement) -> Statement | None:
+    """What decides by another measure of the same thing, where that answers the opposite; see :func:`agreed`."""
+    if isinstance(outcome, Statement) or all(leaf is not deciding for leaf in outcome.leaves()):
+        return None
+    for part in outcome.parts:
+        if found := opposite(part, deciding):
+            return found
+    against = [part for part in outcome.parts if {part.answer(), deciding.answer()} == {True, False}]
+    is_agreed = outcome.needed == outcome.failing == len(outcome.parts)
+    return weakest(against).deciding()[0] if is_agreed and against else None
+
+
 def unknown(what: str) -> Statement:
     """A part of a claim for which nothing was run: with it the whole can fail, and not hold."""
     return Statement(what, Estimate(nan, nan), doubt=f"needs {what}")
