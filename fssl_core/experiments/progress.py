@@ -229,7 +229,7 @@ class Current:
 
     def after_interrupt(self) -> str:
         """What the next call makes of it, in words."""
-        resumes = "resumes from its last checkpoint" if self.run.checkpoint.path.exists() else "from its beginning"
+        resumes = "resumes from its last checkpoint" if self.run.checkpoint.exists else "from its beginning"
         return f"{self.title} {resumes}"
 
     def left(self, now: float) -> float | None:

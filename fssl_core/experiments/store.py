@@ -287,8 +287,8 @@ class Run:
 
     def _compute(self, progress: Callable[..., None]) -> None:
         self.prepare()
-        resumed = self.checkpoint.path.exists() or self.checkpoint.previous.exists()
-        session = Session(self.provenance if resumed else None, getattr(self.settings, "precision", None))
+        earlier = self.provenance if self.checkpoint.exists else None
+        session = Session(earlier, getattr(self.settings, "precision", None))
 
         def record() -> None:
             write_json(self.folder / "provenance.json", session.record())

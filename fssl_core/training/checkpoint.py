@@ -147,6 +147,11 @@ class Checkpoint:
         except (FileNotFoundError, CheckpointError, KeyError, TypeError):  # nothing there that could be gone on from
             return set()
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file to resume from, whatever it is worth."""
+        return self.path.exists() or self.previous.exists()
+
     def remove(self) -> None:
         """Delete all of it."""
         self.previous.unlink(missing_ok=True)
