@@ -76,7 +76,8 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         own = own.func
     own = inspect.unwrap(own)
     if not isinstance(own, FunctionType | type):
-        yield from _values(getattr(own, "__dict__", {}), type(own).__module__, seen)
+        values = {name: value for name, value in getattr(own, "__dict__", {}).items() if not _is_cached(own, name)}
+        yield from _values(values, type(own).__module__, seen)
         own = type(own)
     if id(own) in seen:
         return
@@ -92,6 +93,11 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         yield from _values(dict(inside.nonlocals) | outside | defaults, own.__module__, seen)
     for base in getattr(own, "__bases__", ()):
         yield from _values({"base": base}, own.__module__, seen)
+
+
+def _is_cached(own: Any, name: str) -> bool:
+    """Whether an attribute is there only once somebody has asked for it, and follows from the others."""
+    return isinstance(inspect.getattr_static(type(own), name, None), functools.cached_property)
 
 
 def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]:

@@ -208,6 +208,25 @@ def test_an_own_augmentation_has_its_values(monkeypatch):
     assert found[0] == found[1] != found[2]
 
 
+def test_what_a_rule_has_computed_of_its_own_values_is_no_change_of_it(tmp_path, monkeypatch):
+    text = """
+from functools import cached_property
+class Rule:
+    def __init__(self, power):
+        self.power = power
+    @cached_property
+    def factor(self):
+        return 2.0 ** self.power
+    def __call__(self, this):
+        return this.cosines * self.factor
+"""
+    module = module_of(text, tmp_path, monkeypatch)
+    rule = module.Rule(1)
+    before = digest(monkeypatch, rule)
+    assert rule.factor == 2.0
+    assert digest(monkeypatch, rule) == before != digest(monkeypatch, module.Rule(2))
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
