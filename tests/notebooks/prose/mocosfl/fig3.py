@@ -18,7 +18,7 @@ def numbers():
     of_whole = rows(memory, scheme="FL-SSL").memory_bytes.item()
     fifth, seventh = memory.loc[(5, 1)], memory.loc[(7, 1)]
     return {
-        "0.6, 3.5 and 7.1 at cuts 1, 3 and 5": split[1].tolist(),
+        "0.6, 3.6 and 7.1 at cuts 1, 3 and 5": split[1].tolist(),
         "0.09, 0.43 and 0.83": split[10].tolist(),
         "it has 20.5": whole,
         "1.3 times as far": (whole / tensors_of_whole) / (split[1, 5] / tensors_of_client),
