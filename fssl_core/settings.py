@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import repeat
 from types import NoneType, UnionType
 from typing import Annotated, Any, Self, Union, get_args, get_origin
@@ -72,7 +72,7 @@ class Settings:
         """Plain values that tell these settings from others, as in a run's ``settings.json``; see :func:`added`."""
         return _identity(self)
 
-    @cached_property
+    @property
     def key(self) -> str:
         """Sixteen hex digits that name these settings: equal settings, equal key."""
         return key_of(type(self).__name__, self.identity())
@@ -83,12 +83,12 @@ class Settings:
         found = {getattr(self, name) for name in _naming_data(type(self))} - {None}
         return frozenset(found).union(*(nested.data_sets for nested in self.nested))
 
-    @cached_property
-    def nested(self) -> "tuple[Settings, ...]":
+    @property
+    def nested(self) -> "list[Settings]":
         """Settings that are the value of a field, or stand in a tuple that is; not those inside them."""
         values = (getattr(self, name) for name in _hints(type(self)))
         listed = (one for value in values for one in (value if isinstance(value, tuple) else (value,)))
-        return tuple(one for one in listed if isinstance(one, Settings))
+        return [one for one in listed if isinstance(one, Settings)]
 
     @property
     def needs(self) -> "tuple[Settings, ...]":
