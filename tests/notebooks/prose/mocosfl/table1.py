@@ -33,7 +33,7 @@ def numbers():
         "encoder has 19.9": 100 * runs[runs.cut_layer.notna()].untrained.mean(),
         "FL-BYOL has 31.0 and 25.9 %, after": rivals["FL-BYOL"].tolist(),
         "by 6.1 points at least (4.2 to 8.0)": (surely.value, *surely.interval()),
-        "like FL-BYOL, has 41.5 %, 10.5 points more than FL-BYOL (8.4 to 12.5)": (
+        "like FL-BYOL, has 41.5 % after as many passes, 10.5 points more than FL-BYOL (8.4 to 12.5)": (
             rivals["FL-MoCoV2", 5], *lead(moco, byol, 5),
         ),
         "is 1.0 above it, with an interval from 0.9 below to 2.9 above": [*map(abs, lead(one, moco, 5))],
