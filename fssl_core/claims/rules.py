@@ -6,8 +6,9 @@ None, undecided, else. Most claims join several: "in every column", "at least on
 
 Joined answers keep the error of the whole at that of one interval. That *all* of k statements hold is concluded where
 each does at the usual level (an intersection-union test), that it is not so where one fails at the level for k of
-them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways. At the same
-level it has to be shown that the models have learned: of many that have not, one may seem to.
+them (Bonferroni); of *any* the other way round; a number in between takes the stricter level both ways. What was not
+run cannot fail by chance, so that it is none of the k. At the same level it has to be shown that the models have
+learned: of many that have not, one may seem to.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -87,7 +88,8 @@ class Joined:
 
     def _levels(self, level: float) -> dict[Answer, float]:
         """At which each part has to answer, for the whole to answer so at this level."""
-        each = 1 - (1 - level) / len(self.parts)
+        run = sum(any(not isnan(leaf.estimate.value) for leaf in part.leaves()) for part in self.parts)
+        each = 1 - (1 - level) / max(run, 1)
         to_hold = level if self.needed == len(self.parts) else each
         to_fail = level if self.failing == len(self.parts) else each
         return {True: to_hold, False: to_fail, None: level}
@@ -101,7 +103,7 @@ class Joined:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def deciding(self, level: float = LEVEL) -> tuple[Statement, float]:
-        """The statement on which the answer hangs, the weakest of those that must hold; and its level."""
+        """The statement on which the answer hangs, the weakest of those that must hold or fail; and its level."""
         answer, levels = self.answer(level), self._levels(level)
 
         def at(part: Outcome) -> float:
@@ -111,7 +113,7 @@ class Joined:
         of_it = [part for part in self.parts if part.answer(at(part)) is answer] or list(self.parts)
         if answer:  # a cost beside an accuracy is sure: the doubt is elsewhere
             of_it = [part for part in of_it if any(leaf.estimate.error for leaf in part.leaves())] or of_it
-        weakest_first = self.needed == len(self.parts) or answer is False
+        weakest_first = self.failing < len(self.parts) if answer is False else self.needed == len(self.parts)
         found = weakest(of_it) if weakest_first else max(of_it, key=_rounded_slack)
         return found.deciding(at(found))
 
