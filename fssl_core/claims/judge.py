@@ -21,8 +21,8 @@ import pandas as pd
 
 from fssl_core.claims.estimation import LEVEL, NotRun
 from fssl_core.claims.rules import Outcome, every, opposite, weakest
-from fssl_core.claims.verdict import AS_PRINTED, Verdict, shown
-from fssl_core.errors import DataError
+from fssl_core.claims.verdict import AS_PRINTED, BY_ANSWER, Verdict, shown
+from fssl_core.errors import DataError, FsslError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 from fssl_core.paths import PROFILES
@@ -94,9 +94,13 @@ def judge(claim: Claim, key: str, results: pd.DataFrame, profile: str, data: str
         data: name of the data.
 
     Raises:
+        FsslError: the claim has no check.
         DataError: the results lack a column that the check reads.
     """
-    check = _checks(key)[claim.id]
+    checks = _checks(key)
+    if claim.id not in checks:
+        raise FsslError(f"Claim {claim.id} has no check: write one with @claim({claim.id!r}) in {__package__}.{key}.")
+    check = checks[claim.id]
     trained = claim.compute in ("training", "table_arithmetic")
     of_paper = _answer(check.rule, check.printed) if check.printed else ""
     printed = None if isinstance(of_paper, str) else of_paper
@@ -220,9 +224,6 @@ def _answer(rule: Rule, cells_of: Callable[[], Any]) -> Outcome | str:
     return every(outcomes) if outcomes else reasons[0] if reasons else "no results"
 
 
-_OURS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
-
-
 def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     """What a verdict says of our evidence, with the printed value of the same quantity."""
     printed_deciding = printed.deciding()[0] if printed else None
@@ -256,7 +257,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
                 open_answer += f": {other.name} is {shown(other.estimate.value, other.unit)}"
         reason = doubt or (f"{few}, no interval" if isnan(low) else open_answer)
     return {
-        "ours": _OURS[answer],
+        "ours": BY_ANSWER[answer],
         "seeds": deciding.estimate.seeds,
         "quantity": f"{deciding.name} ({deciding.label})" if deciding.label else deciding.name,
         "estimate": None if isnan(deciding.estimate.value) else deciding.estimate.value,  # unknown

@@ -39,8 +39,9 @@ SUPERVISED = ["FedAvg", "FedProx", "MOON"]
 SELF_SUPERVISED = ["FedSimCLR", "Orchestra", "FedEMA", "FedU", "FeatARC"]
 RESOURCE_AWARE = ["HeteroFL", "Split-Mix", "FedPAC"]
 SEVERE, HOMOGENEOUS = [0.01, 0.1], 200  # xi
-FAR = 5  # points behind FedAvg: more than a method that adds a term to it loses in any table of the paper
+FAR = 5  # points: more than a method that adds a term to FedAvg loses to it in any table of the paper
 MARGIN = 0.5  # points: about twice the standard deviation of 0.22 that Table 2 prints of MFCL(TN)
+CLOSE = 4.6  # points: twice the printed lead of 2.3, which the paper calls close
 ROUNDING = 1e-5  # of a few steps in single precision
 CELL = ["method", "dataset", "xi", "clients", "architecture", "cut", "K", "channels_per_group"]
 CELL += ["missing", "secure_aggregation", "datamix"]
@@ -125,11 +126,11 @@ def module_sizes(_: pd.DataFrame) -> Outcome:
 
 @claim("mfcl-fig6-balance-cases")
 def balance_cases(results: pd.DataFrame) -> Outcome:
-    """Case e, heterogeneous and balanced, can be read in two ways; each of them is judged."""
+    """Case e, heterogeneous and balanced, can be had in two ways. The claim says "always", so each has to hold."""
     ways = results.loc[results["case"] == "e", "name"].unique()
     if not len(ways):
         raise NotRun("needs case e")
-    return agreed(_balance(results[(results["case"] != "e") | (results["name"] == way)]) for way in ways)
+    return every(_balance(results[(results["case"] != "e") | (results["name"] == way)]) for way in ways)
 
 
 def _balance(results: pd.DataFrame) -> Outcome:
@@ -215,7 +216,9 @@ def traffic_below_end_to_end(costs: pd.Series) -> Outcome:
 
 @cost_claim("mfcl-table3-alpha-vs-fedema")
 def traffic_against_ema(costs: pd.Series) -> Outcome:
-    return every(_ratio(costs, ALPHA, "FedEMA", "MFCL", name, 0, 1) for name in BACKBONES)
+    """A half is a lot for "marginally"."""
+    methods = ("MFCL", "FedSimCLR")
+    return every(_ratio(costs, ALPHA, "FedEMA", method, name, 0.5, 1) for method in methods for name in BACKBONES)
 
 
 @cost_claim("mfcl-table3-frequency")
@@ -369,6 +372,11 @@ def stability(cells: Cells) -> Outcome:
     return every([across(steady, "xi", 0.01, HOMOGENEOUS, low=-4, high=4, each=["dataset"]), every(less)])
 
 
+@table_claim("mfcl-concl-gn-works", "table2")
+def group_norm_works(cells: Cells) -> Outcome:
+    return ahead(cells.where(xi=0.01), GROUP, "FedSimCLR", each=["dataset"])
+
+
 @table_claim("mfcl-table14-monotone", "table14")
 def monotone(cells: Cells) -> Outcome:
     levels = [0.1, 0.5, HOMOGENEOUS]
@@ -389,6 +397,14 @@ def tradeoff(cells: Cells) -> Outcome:
     memory = {name: paper_value("mfcl", "table4", GAMMA, name) for name in RESOURCE_AWARE}
     more = [fact(f"memory of {name} − MFCL", size - mfcl_memory, low=0, unit="bytes") for name, size in memory.items()]
     return every([*accuracies, *more])
+
+
+@claim("mfcl-table4-more-traffic", ours=lambda _: _our_costs(), printed=_printed_costs)
+def more_traffic(costs: pd.Series) -> Outcome:
+    """The rivals' traffic is what the table quotes."""
+    ours = costs[ALPHA, "MFCL", "ResNet-18"]
+    rivals = {name: paper_value("mfcl", "table4", ALPHA, name) for name in RESOURCE_AWARE}
+    return every(fact(f"traffic of MFCL / {name}", ours / bits, low=1, strict=True) for name, bits in rivals.items())
 
 
 @table_claim("mfcl-table5-tn-in-fedsimclr", "table5")
@@ -415,10 +431,15 @@ def fedema_setting(cells: Cells) -> Outcome:
     level = "CIFAR-100"
     statements = []
     if {*cells.levels("dataset")} != {level}:
-        statements.append(ahead(_without(cells, level), TWIN, "FedEMA", each=["dataset"]))
+        statements.append(ahead(_without(cells, level), TWIN, "FedEMA", each=["dataset"], upto=CLOSE))
     if level in cells.levels("dataset"):
         statements.append(equivalent(cells.where(dataset=level), TWIN, "FedEMA", 1, each=["dataset"]))
     return every(statements)
+
+
+@table_claim("mfcl-table15-accuracy", "table15")
+def vgg_accuracy(cells: Cells) -> Outcome:
+    return ahead(cells.where(architecture="VGG-16-BN"), TWIN, "FedSimCLR", each=["dataset", "xi"])
 
 
 @table_claim("mfcl-table16-batch-size", "table16")
@@ -475,13 +496,27 @@ def loss_of_clients_heterogeneous(cells: Cells) -> Outcome:
     return ahead(cells.where(xi=SEVERE), TWIN, [BATCH, GROUP], each=["dataset", "xi", "missing"])
 
 
+@table_claim("mfcl-fig8-tn-like-gn")
+def twin_like_group(cells: Cells) -> Outcome:
+    most = cells.levels("missing")[-1]
+    if most == 0:
+        raise NotRun("needs clients missing")
+    changes = []
+    for where, part in cells.each("dataset", "xi"):
+        group, twin = (part.where(method=name).difference({"missing": 0}, {"missing": most}) for name in (GROUP, TWIN))
+        name = f"lost by {GROUP} − lost by {TWIN} with {most:.0%} missing, {where}"
+        changes.append(within(part, group - twin, name, -FAR, FAR))
+    return every(changes)
+
+
 @claim("mfcl-fig9-tsne")
 def clusters(results: pd.DataFrame) -> Outcome:
     quality, classes = (
         Cells(results, value, ["method"], unit=unit, accuracy="accuracy")
         for value, unit in (("cluster_quality", "silhouette"), ("separated_classes", "classes"))
     )
-    return every([ordered(quality, "method", NORMS), ordered(classes, "method", [GROUP, TWIN], slack=0)])
+    more = [ordered(classes, "method", [BATCH, GROUP]), ordered(classes, "method", [GROUP, TWIN], slack=0)]
+    return every([ordered(quality, "method", NORMS), *more])
 
 
 @claim("mfcl-table8-attacks")

@@ -188,6 +188,19 @@ def flops_absolute(results: pd.DataFrame) -> Outcome:
     return any_of(facts)
 
 
+@claim("mocosfl-fig3b-memory-absolute")
+def memory_absolute(results: pd.DataFrame) -> Outcome:
+    facts = []
+    for norm in ("group", "batch"):
+        memory = _costs(results, norm)["memory_bytes"]
+        if ("FL-SSL", 128) in memory.index:
+            name = f"memory of FL-SSL at batch 128, {norm} norm"
+            facts.append(fact(name, memory[("FL-SSL", 128)].mean() / 1e6, low=1100, unit="MB", strict=True))
+    if not facts:
+        raise NotRun("needs the memory of ResNet-18 at batch 128")
+    return any_of(facts)
+
+
 @claim("mocosfl-fig3b-memory-share")
 def memory_share(results: pd.DataFrame) -> Outcome:
     return _memory_ratio(results, ("MocoSFL", 128), ("FL-SSL", 128), 0.15, 0.30)

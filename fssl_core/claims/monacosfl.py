@@ -217,6 +217,32 @@ def both_decline(cells: Cells) -> Outcome:
     return every(parts)
 
 
+@claim("monacosfl-sec42-grows-with-depth")
+def misalignment_grows_with_depth(results: pd.DataFrame) -> Outcome:
+    """Of MocoSFL, by the paper's measure, a mean over parameters, and summed, as it speaks of more of them.
+
+    How many parameters a client has is seen from what MonAcoSFL sends more: their momentum models.
+    """
+    rows = _named(results[(results["partition"] != "iid") & results["method"].isin(METHODS)])
+    sent = rows.pivot_table("bytes_per_client_epoch", [*SETTING, "cut_layer"], "method")
+    parameters = (sent["MonAcoSFL"] - sent["MocoSFL"]).rename("parameters").dropna()
+    rows = rows[rows["method"] == "MocoSFL"].join(parameters, on=parameters.index.names, how="inner")
+    rows = rows.assign(mean=np.log2(rows["misalignment"]), total=np.log2(rows["misalignment"] * rows["parameters"]))
+    answers = []
+    for measure in ("mean", "total"):
+        cells = Cells(rows, measure, [*SETTING, "cut_layer"], unit="doublings")
+        changes = []
+        for where, part in cells.each(*SETTING):
+            first, last = part.levels("cut_layer")[0], part.levels("cut_layer")[-1]
+            if first == last:
+                raise NotRun("needs two cuts")
+            change = part.difference({"cut_layer": last}, {"cut_layer": first})
+            name = f"{measure} misalignment, cut {last:g} / cut {first:g}, {where}"
+            changes.append(within(part, change, name, low=0.0, strict=True))
+        answers.append(every(changes))
+    return agreed(answers)
+
+
 @claim("monacosfl-fig6-gap-11-13", ours=_accuracy, scale=True)
 def gap_11_13(cells: Cells) -> Outcome:
     parts = []
@@ -322,6 +348,19 @@ def deeper_is_more_private(cells: Cells) -> Outcome:
                 within(part, half - change, f"{scheme}, half the rise from 7 to 17 − {name}", low=0.0),
                 within(part, half + change, f"{scheme}, half the rise from 7 to 17 + {name}", low=0.0),
             ]
+    return every(parts)
+
+
+@claim("monacosfl-fig8b-9-to-13", ours=_errors)
+def cuts_9_to_13_protect(cells: Cells) -> Outcome:
+    parts = []
+    for scheme in METHODS:
+        part = cells.where(scheme=scheme)
+        cuts = part.levels("cut_layer")
+        shallow, deep = ([cut for cut in cuts if low <= cut <= high] for low, high in ((1, 7), (9, 13)))
+        if not deep or not shallow:
+            raise NotRun("needs a cut up to 7 and one from 9 to 13")
+        parts.append(ahead(part, deep, shallow, column="cut_layer", each=["scheme"]))
     return every(parts)
 
 

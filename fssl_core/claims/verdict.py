@@ -10,7 +10,8 @@ import pandas as pd
 
 from fssl_core.claims.estimation import LEVEL, rounded
 
-OURS = ("reproduced", "contradicted", "inconclusive", "not run")
+BY_ANSWER = {True: "reproduced", False: "contradicted", None: "inconclusive"}
+OURS = (*BY_ANSWER.values(), "not run")
 EVIDENCE = ("exact", "trained")
 AS_PRINTED = "as printed"  # the reading of a claim whose words leave only one
 

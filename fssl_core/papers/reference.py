@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from fssl_core.errors import SettingError
+from fssl_core.errors import DataError, SettingError
 from fssl_core.settings import check_choice
 
 COMPUTE = ("analytic", "table_arithmetic", "untrained", "toy", "training")
@@ -153,10 +153,23 @@ def paper_settings(key: str) -> dict[str, Any]:
 
 
 def paper_claims(key: str) -> list[Claim]:
-    """The testable claims of a paper, in the order of its claims file; none of a work that is no paper."""
+    """The testable claims of a paper, in the order of its claims file; none of a work that is no paper.
+
+    Raises:
+        DataError: an entry has a field too many or too few, or says of none of :data:`COMPUTE` that it needs it.
+    """
     if key in WORKS and key not in PAPERS:
         return []
-    return [Claim(**entry) for entry in _yaml(key, "claims")["claims"]]
+    claims = []
+    for entry in _yaml(key, "claims")["claims"]:
+        try:
+            claims.append(Claim(**entry))
+        except TypeError as error:  # a field too many or too few
+            raise DataError(f"{key}_claims.yaml, {entry.get('id')}: {str(error).partition('() ')[2]}.") from error
+        if claims[-1].compute not in COMPUTE:
+            expected = f"compute has to be one of {', '.join(COMPUTE)}"
+            raise DataError(f"{key}_claims.yaml, {claims[-1].id}: {expected}, not {claims[-1].compute!r}.")
+    return claims
 
 
 def _folder() -> Traversable:
@@ -165,4 +178,7 @@ def _folder() -> Traversable:
 
 def _yaml(key: str, what: str) -> dict[str, Any]:
     check_choice("paper", key, PAPERS)
-    return yaml.safe_load((_folder() / f"{key}_{what}.yaml").read_text(encoding="utf-8"))
+    try:
+        return yaml.safe_load((_folder() / f"{key}_{what}.yaml").read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise DataError(f"{key}_{what}.yaml is no YAML: {error}") from error

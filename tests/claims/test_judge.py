@@ -11,7 +11,7 @@ from fssl_core.claims import judge
 from fssl_core.claims.estimation import Cells
 from fssl_core.claims.rules import agreed, ahead, fact, within
 from fssl_core.claims.verdict import AS_PRINTED, OURS, counts, in_words, paper_in_words, shown, table
-from fssl_core.errors import DataError
+from fssl_core.errors import DataError, FsslError
 from fssl_core.papers.records import about_record, recorded_profiles, recorded_results
 from fssl_core.papers.reference import PAPERS, Claim, paper_claims
 
@@ -159,6 +159,8 @@ def test_a_column_that_is_missing_is_named(check):
 
 
 def test_a_claim_has_one_check(check):
+    with pytest.raises(FsslError, match=r"Claim ldawa-none has no check: .*@claim\('ldawa-none'\) in fssl_core"):
+        judge.judge(replace(CLAIM, id="ldawa-none"), "ldawa", runs(LDAWA=1, FedAvg=2), "laptop")
     with pytest.raises(ValueError, match="two checks"):
         judge.claim(CLAIM.id)(lambda _: None)
 

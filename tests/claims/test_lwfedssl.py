@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fssl_core.claims import lwfedssl
-from fssl_core.claims.judge import all_verdicts, judge
+from fssl_core.claims.judge import CHECKS, all_verdicts, judge
 from fssl_core.costs.activations import client_memory
 from fssl_core.errors import DataError
 from fssl_core.federation.schedule import Stage, schedule
@@ -53,12 +53,12 @@ def papers(name):
     return cells.assign(accuracy=cells["value"] / 100, protocol="fine-tuning")
 
 
-def test_every_claim_has_a_verdict_and_the_paper_never_contradicts_itself():
+def test_every_claim_has_a_verdict_and_the_paper_contradicts_itself_once():
     verdicts = {one.id.removeprefix("lwfedssl-"): one for one in all_verdicts("lwfedssl")}
     assert set(verdicts) == set(CLAIMS)
     silent = {"table1-layer-management"} | {name for name in CLAIMS if name.startswith("fig")}
     assert {name for name, one in verdicts.items() if one.paper_consistent is None} == silent
-    assert all(one.paper_consistent for name, one in verdicts.items() if name not in silent)
+    assert {name for name, one in verdicts.items() if one.paper_consistent is False} == {"abs-up-to"}
 
 
 # ------------------------------------------------------------------------------------------------- the paper's tables
@@ -224,7 +224,7 @@ def test_missing_columns_are_named():
 
 def test_claims_on_costs_are_reproduced_by_counts():
     costs = {name for name, claim in CLAIMS.items() if claim.compute == "analytic" and "fig" not in name}
-    for name in costs:
+    for name in costs - {"abs-up-to"}:
         found = verdict(name, ANY, "smoke")
         assert (found.ours, found.evidence, found.seeds) == ("reproduced", "exact", 0)
     assert "headline-gflops" in costs
@@ -259,6 +259,21 @@ def test_another_printed_cost_would_be_inconsistent(monkeypatch, name, cell, num
 
     monkeypatch.setattr(reference, "paper_table", changed)
     assert verdict(name, ANY.assign(protocol="", ssl_method=""), "smoke").paper_consistent is False
+
+
+def test_simclr_saves_more_communication_than_the_abstracts_most():
+    found = verdict("abs-up-to", ANY)
+    assert (found.ours, found.paper_consistent, found.quantity) == (
+        "contradicted",
+        False,
+        "traffic, FedSimCLR / LW-FedSSL",
+    )
+    assert found.estimate == pytest.approx(6.21, abs=5e-3)
+    as_moco = lwfedssl.Costs(
+        lambda metric, method, ssl_method: lwfedssl.COUNTED.of(metric, method.replace(ssl_method, "MoCoV3"), "MoCoV3"),
+        {},
+    )
+    assert CHECKS["lwfedssl-abs-up-to"].rule(as_moco).answer() is True
 
 
 def test_another_schedule_would_contradict_claims_on_costs(monkeypatch):
@@ -363,12 +378,18 @@ def test_costs_by_stage(name, column):
     for where, value in (
         ("method == 'Prog-FedSSL' and stage == 3", 6.0),
         ("method == 'Prog-FedSSL' and stage == 4", 13.5),
-        ("method == 'LW-FedSSL' and stage == 4", 8.0),
+        ("method == 'LW-FedSSL' and stage == 4", 9.0),
     ):
         assert ours(name, edited(good, where, column, value)) == "contradicted"
     assert ours(name, pd.concat([good, good.head(1).assign(**{column: 12.0})])) == "contradicted"
     assert ours(name, good.query("method != 'FedMoCoV3'")) == "not run"
     assert ours(name, good.query("stage == 1")) == "not run"
+
+
+@pytest.mark.parametrize(("name", "column"), [("fig5a-memory", "memory_bytes"), ("fig5b-flops", "epoch_macs")])
+def test_what_doubles_and_stays_far_below_end_to_end_is_flat_in_one_sense(name, column):
+    doubled = edited(STAIRS.rename(columns={"value": column}), "method == 'LW-FedSSL' and stage == 4", column, 8.0)
+    assert ours(name, doubled) == "inconclusive"
 
 
 def test_counted_memory_by_stage_and_a_devices_constant():
@@ -379,7 +400,9 @@ def test_counted_memory_by_stage_and_a_devices_constant():
 
 def test_memory_by_batch_size():
     name = "fig8-memory-vs-batch"
-    good = pd.concat([counted_memory(batch_size=b, image_size=64).assign(batch_size=b) for b in (64, 128)])
+    counted = pd.concat([counted_memory(batch_size=b, image_size=64).assign(batch_size=b) for b in (64, 128)])
+    assert ours(name, counted, "smoke") == "inconclusive"  # a small part of end-to-end's rise, and nearly doubled
+    good = edited(counted, "method == 'LW-FedSSL'", "memory_bytes", counted["memory_bytes"].min())
     assert ours(name, good, "smoke") == "reproduced"
     assert ours(name, good.query("batch_size == 64")) == "not run"
     assert ours(name, good.query("method != 'LW-FedSSL'")) == "not run"

@@ -82,6 +82,7 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "table2-best-at-001": (at({TWIN: 80} | RIVALS, xi=0.01), at({TWIN: 80} | RIVALS | {"FedEMA": 82}, xi=0.01)),
     "table2-best-at-01": (at({TWIN: 80} | RIVALS, xi=0.1), at({TWIN: 80} | RIVALS | {"FedAvg": 82}, xi=0.1)),
     "table2-norm-order": (severe({BATCH: 50, GROUP: 60, TWIN: 70}), severe({BATCH: 50, GROUP: 70, TWIN: 60})),
+    "concl-gn-works": (at({GROUP: 60, "FedSimCLR": 50}, xi=0.01), at({GROUP: 60, "FedSimCLR": 65}, xi=0.01)),
     "table2-bn-recovers": (at({BATCH: 80, GROUP: 70, TWIN: 75}, xi=200), at({BATCH: 72, GROUP: 70, TWIN: 75}, xi=200)),
     "table2-supervised-wins-homogeneous": (
         at(UNLABELLED | {"FedAvg": 90, "FedProx": 90, "MOON": 86, TWIN: 80}, xi=200),
@@ -111,8 +112,12 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     ),
     "table6-privacy-cost": (protected(84, 84, 82.3, 82.3), protected(84, 84, 84, 84)),
     "table7-fedema-setting": (
-        at({TWIN: 80, "FedEMA": 70}) + at({TWIN: 50, "FedEMA": 50}, "cifar100"),
-        at({TWIN: 80, "FedEMA": 70}) + at({TWIN: 55, "FedEMA": 50}, "cifar100"),
+        at({TWIN: 80, "FedEMA": 77}) + at({TWIN: 50, "FedEMA": 50}, "cifar100"),
+        at({TWIN: 80, "FedEMA": 77}) + at({TWIN: 55, "FedEMA": 50}, "cifar100"),
+    ),
+    "table15-accuracy": (
+        from_to({TWIN: 80, "FedSimCLR": 60}, {TWIN: 82, "FedSimCLR": 80}, architecture="vgg16"),
+        from_to({TWIN: 80, "FedSimCLR": 60}, {TWIN: 82, "FedSimCLR": 85}, architecture="vgg16"),
     ),
     "table16-batch-size": (
         along("K", {8: 60, 16: 60, 64: 60}),
@@ -129,6 +134,10 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "fig8b-client-loss-heterogeneous": (
         shares(0.01, {BATCH: 50, GROUP: 60, TWIN: 75}, {BATCH: 40, GROUP: 50, TWIN: 60}),
         shares(0.01, {BATCH: 50, GROUP: 60, TWIN: 75}, {BATCH: 40, GROUP: 63, TWIN: 60}),
+    ),
+    "fig8-tn-like-gn": (
+        shares(0.01, {GROUP: 60, TWIN: 75}, {GROUP: 42, TWIN: 60}),
+        shares(0.01, {GROUP: 60, TWIN: 75}, {GROUP: 52, TWIN: 60}),
     ),
 }
 OFFICIAL = {
@@ -165,6 +174,8 @@ def test_a_stated_size_waits_for_the_papers_scale(name):
         ("table5-tn-in-fedsimclr", severe({"FedSimCLR(BN)": 60, "FedSimCLR(GN)": 65, "FedSimCLR(TN)": 70, TWIN: 68})),
         ("fig8a-client-loss-homogeneous", shares(200, {BATCH: 70, TWIN: 75}, {BATCH: 50, TWIN: 60})),
         ("table6-privacy-cost", protected(84, 82, 82.3, 82.3)),
+        ("table7-fedema-setting", at({TWIN: 80, "FedEMA": 40})),  # that is not close
+        ("fig8-tn-like-gn", shares(0.01, {GROUP: 60, TWIN: 75}, {GROUP: 52, TWIN: 74})),
         ("table2-supervised-wins-homogeneous", at({"FedAvg": 78, "FedEMA": 85, TWIN: 70}, xi=200)),
     ],
 )
@@ -181,6 +192,7 @@ def test_every_part_of_a_claim_can_contradict_it(name, cells):
         ("table14-monotone", along("xi", {0.1: 60, 200: 65})),
         ("table17-group-size", sizes({2: 70, 8: 75}, {2: 60, 8: 62})),
         ("fig8a-client-loss-homogeneous", at({BATCH: 80, TWIN: 70}, xi=200, missing=0.0)),
+        ("fig8-tn-like-gn", at({GROUP: 80, TWIN: 70}, xi=200, missing=0.0)),
     ],
 )
 def test_what_a_claim_needs_and_was_not_run_leaves_it_unjudged(name, cells):
@@ -253,6 +265,7 @@ def test_clusters_are_ordered_and_no_fewer():
 
     assert answer("fig9-tsne", results((0.1, 0.3, 0.5), (3, 7, 8))) == "reproduced"
     assert answer("fig9-tsne", results((0.1, 0.3, 0.5), (3, 8, 7))) == "contradicted"
+    assert answer("fig9-tsne", results((0.1, 0.3, 0.5), (7, 7, 8))) == "contradicted"
     assert answer("fig9-tsne", results((0.1, 0.3, 0.2), (3, 7, 8))) == "contradicted"
     assert answer("fig9-tsne", results((0.1, 0.3, 0.5), (3, 7, 8), seeds=1)) == "inconclusive"
 
@@ -342,10 +355,10 @@ def balance(cases: dict[str, float], fewer: dict[str, float], way: str = "sizes"
         ("fig6-balance-cases", balance(CASES, {"a": 0.0, "e": 0.3}), "contradicted"),
         ("fig6-balance-cases", balance(CASES | {"d": 0.0}, {"a": 0.0, "e": 0.0}), "contradicted"),
         ("fig6-balance-cases", balance(CASES, {}), "not run"),
-        (  # case e in two ways, of which one holds
+        (  # case e in two ways, of which one holds: not always
             "fig6-balance-cases",
             pd.concat([balance(CASES, {"a": 0.0, "e": 0.0}), balance(CASES, {"a": 0.0, "e": 0.3}, "classes")]),
-            "inconclusive",
+            "contradicted",
         ),
     ],
 )
@@ -414,16 +427,28 @@ def test_vgg_costs_fedsimclr_more_in_all_three(metric):
     assert rule(costs).answer() is False
 
 
-def test_fedemas_traffic_has_to_be_lower_for_both_backbones():
+def test_fedemas_traffic_has_to_be_marginally_lower_for_both_backbones():
     costs, rule = mfcl._printed_costs(), CHECKS["mfcl-table3-alpha-vs-fedema"].rule
     assert rule(costs).answer() is False
-    costs[mfcl.ALPHA, "FedEMA", "ResNet-50"] /= 10
+    for name in mfcl.BACKBONES:
+        for method in ("MFCL", "FedSimCLR"):
+            costs[mfcl.ALPHA, method, name] = costs[mfcl.ALPHA, "FedEMA", name] * 1.2
+    assert rule(costs).answer() is True
+    costs[mfcl.ALPHA, "FedSimCLR", "ResNet-18"] *= 2  # that is more than a margin
+    assert rule(costs).answer() is False
+
+
+def test_more_traffic_is_more_than_that_of_each_rival():
+    costs, rule = mfcl._printed_costs(), CHECKS["mfcl-table4-more-traffic"].rule
+    assert rule(costs).answer() is False
+    costs[mfcl.ALPHA, "MFCL", "ResNet-18"] = 1.6e13
     assert rule(costs).answer() is True
 
 
 EXPECTED = {  # of closed forms and identities at the paper's sizes
     "table3-alpha-vs-fedsimclr": "contradicted",  # by ResNet-50, 0.112: the cell needs other sizes
     "table3-alpha-vs-fedema": "contradicted",
+    "table4-more-traffic": "contradicted",  # it is above FedPAC's alone
     "table3-alpha-below-end-to-end": "contradicted",  # by FedEMA with ResNet-18, of which 5.7 says the opposite
     "table3-frequency": "reproduced",
     "table3-memory-compute": "inconclusive",  # of an epoch with ResNet-50 a quarter, of all rounds a hundredth
@@ -468,18 +493,18 @@ def test_other_identities_contradict(name, attribute, other, monkeypatch):
 PRINTED = {
     name for name in CLAIMS if name.startswith(("table1", "table2", "table3", "table4", "table5", "table6", "table7"))
 }
-PRINTED = PRINTED - {"table18-code-vs-equation"} | {"headline-84"}
+PRINTED = PRINTED - {"table18-code-vs-equation"} | {"headline-84", "concl-gn-works"}
 INCONSISTENT = {"table2-best-at-01": -9.1, "table3-alpha-vs-fedema": 8.8, "table3-alpha-below-end-to-end": 1.19}
-INCONSISTENT |= {"table2-bn-recovers": -12.7, "table2-supervised-wins-homogeneous": -6.8}
+INCONSISTENT |= {"table2-bn-recovers": -12.7, "table2-supervised-wins-homogeneous": -6.8, "table4-more-traffic": 0.0167}
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_printed_numbers_satisfy_all_claims_but_five(name):
+def test_printed_numbers_satisfy_all_claims_but_six(name):
     (verdict,) = verdicts(name, pd.DataFrame(), "")
     assert verdict.ours == "not run"
     assert verdict.paper_consistent is (name not in INCONSISTENT if name in PRINTED else None)
     if name in INCONSISTENT:
-        assert verdict.printed == pytest.approx(INCONSISTENT[name], abs=0.05)
+        assert verdict.printed == pytest.approx(INCONSISTENT[name], rel=0.01)
     said = CLAIMS[name].source_check
     assert said or name not in INCONSISTENT
     if said:

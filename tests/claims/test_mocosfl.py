@@ -226,9 +226,11 @@ def variants(updates: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["panel", "variant", "clients", "server_updates_per_step"])
 
 
-def costs(macs: float = 590e6, share: float = 0.137, memory: float = 200.0, one: float = 3.0) -> pd.DataFrame:
+def costs(
+    macs: float = 590e6, share: float = 0.137, memory: float = 200.0, one: float = 3.0, whole: float = 1000.0
+) -> pd.DataFrame:
     rows = [
-        ("FL-SSL", np.nan, 128, macs, 1.0, 1000.0),
+        ("FL-SSL", np.nan, 128, macs, 1.0, whole),
         ("MocoSFL", 3, 128, share * macs, share, memory),
         ("MocoSFL", 3, 1, share * macs, share, one),
     ]
@@ -247,6 +249,7 @@ EXACT = {
     "alg1-one-server-step": (variants(5), variants(1)),
     "fig3b-flops-share": (costs(), costs(share=0.15)),
     "fig3b-flops-absolute": (costs(), costs(macs=567e6)),
+    "fig3b-memory-absolute": (costs(whole=1.2e9), costs(whole=1e9)),
     "fig3b-memory-share": (costs(), costs(memory=400)),
     "fig3b-memory-288x": (costs(), costs(one=6)),
     "eq3-hardness": (hardness(), hardness(power=-1)),

@@ -87,6 +87,10 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
         attacks(FLAT, FLAT, CUTS),
         attacks(FLAT, [0.10, 0.10, 0.15, 0.16, 0.2], CUTS),
     ),
+    "fig8b-9-to-13": (
+        attacks(FLAT, FLAT, CUTS),
+        attacks(FLAT, [0.10, 0.10, 0.15, 0.14, 0.2], CUTS),
+    ),
     "fig8b-similar-privacy-1-13": (
         attacks([0.1, 0.2], [0.11, 0.21], (1, 13)),
         attacks([0.1, 0.2], [0.13, 0.26], (1, 13)),
@@ -164,6 +168,22 @@ def test_a_size_of_federation_that_was_not_run_leaves_the_claim_open():
     assert (found.ours, found.reason) == ("inconclusive", "needs clients 200")
     assert found.low < found.estimate < found.high  # of what was run
     assert verdict("fig4-depth-hurts-mocosfl", runs(sizes(0.62)[:6])).ours == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("grows", "answer"),
+    [(3.0, "reproduced"), (0.5, "inconclusive"), (0.05, "contradicted")],  # of the mean; deep has ten times as many
+)
+def test_misalignment_grows_in_the_mean_and_in_the_sum_or_in_neither(grows, answer):
+    rows = []
+    for method, times in (("MocoSFL", 1), ("MonAcoSFL", 2)):
+        for cut, parameters in ((1, 1e3), (17, 1e4)):
+            (cell,) = by_cut({cut: 0.6}, bytes_per_client_epoch=1e6 / cut + times * parameters)
+            rows += [cell | {"method": method, "misalignment": 0.1 * (grows if cut > 1 else 1)}]
+    frame = runs(rows)
+    noise = 1 + 0.01 * np.random.default_rng(1).standard_normal(len(frame))
+    found = verdict("sec42-grows-with-depth", frame.assign(misalignment=frame["misalignment"] * noise))
+    assert (found.ours, found.seeds) == (answer, 3)
 
 
 def test_a_lead_that_all_cuts_have_is_not_of_the_last_ones():
@@ -349,7 +369,8 @@ def test_the_stated_images_between_syncs():
 
 
 def test_every_claim_is_tested_here():
-    assert set(CLAIMS) == {*TRAINED, *FIG9, *EXACT, "fig3-mobilenetv2-optimum", "sec51-images-between-syncs"}
+    apart = {"fig3-mobilenetv2-optimum", "sec51-images-between-syncs", "sec42-grows-with-depth"}
+    assert set(CLAIMS) == {*TRAINED, *FIG9, *EXACT, *apart}
 
 
 def test_pairs_that_a_sync_brings_closer_are_no_contradiction():

@@ -4,7 +4,8 @@ from importlib import resources
 import pandas as pd
 import pytest
 
-from fssl_core.errors import SettingError
+from fssl_core.errors import DataError, SettingError
+from fssl_core.papers import reference
 from fssl_core.papers.reference import COMPUTE, PAPERS, paper_claims, paper_settings, paper_table
 
 # the artifacts that have a notebook (those beyond the papers have no claims of theirs)
@@ -33,7 +34,7 @@ def test_every_claim_follows_the_one_schema(key):
 
 def test_ids_of_claims_are_unique_over_all_papers():
     ids = [claim.id for key in PAPERS for claim in paper_claims(key)]
-    assert len(ids) == len(set(ids)) == 152
+    assert len(ids) == len(set(ids)) == 164
 
 
 @pytest.mark.parametrize("key", PAPERS)
@@ -67,3 +68,21 @@ def test_an_unknown_table_names_the_known_ones():
         paper_table("mocosfl", "table9")
     with pytest.raises(SettingError, match=r"table='table1' cannot be used: expected none: it prints no table"):
         paper_table("monacosfl", "table1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("claims: [", r"ldawa_claims\.yaml is no YAML: "),
+        ("claims:\n- {id: ldawa-x, artifact: fig4, claim: A, settings: {}, compute: toy}", r"ldawa-x: .*'check'"),
+        (
+            "claims:\n- {id: ldawa-x, artifact: fig4, claim: A, check: B, settings: {}, compute: trainin}",
+            r"ldawa-x: compute has to be one of analytic, .*, not 'trainin'\.",
+        ),
+    ],
+)
+def test_a_claims_file_that_cannot_be_used_is_named(text, message, tmp_path, monkeypatch):
+    (tmp_path / "ldawa_claims.yaml").write_text(text)
+    monkeypatch.setattr(reference, "_folder", lambda: tmp_path)
+    with pytest.raises(DataError, match=message):
+        paper_claims("ldawa")

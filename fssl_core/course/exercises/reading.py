@@ -7,9 +7,9 @@ import torch
 
 from fssl_core.claims.estimation import Cells, Estimate
 from fssl_core.claims.rules import Statement, ahead
+from fssl_core.claims.verdict import BY_ANSWER
 from fssl_core.course.exercise import Wrong, compare, exercise, numbers, prediction, whole_number
 
-ANSWERS = {True: "reproduced", False: "contradicted", None: "inconclusive"}
 WHO = {  # speaks of a claim: by whether the paper prints numbers of it, and whether something of ours was judged
     (True, True): "both",
     (True, False): "the paper alone",
@@ -124,9 +124,9 @@ def verdict(answer, generator) -> None:
                 cells = _cells({"base": base, "ours": ours}, untrained=untrained)
                 outcome = ahead(cells, "ours", "base")
                 low, high = outcome.estimate.interval()
-                right = ANSWERS[outcome.answer()]
+                right = BY_ANSWER[outcome.answer()]
                 given = answer(low, high, learned)
-                if given not in ANSWERS.values():
+                if given not in BY_ANSWER.values():
                     raise Wrong("words")
                 if given == right:
                     continue
