@@ -67,17 +67,12 @@ def gpus() -> list[str]:
     """The CUDA devices that runs may use, as ``CUDA_VISIBLE_DEVICES`` names them; none where runs use others."""
     if (os.environ.get("FSSL_DEVICE") or "cuda") != "cuda":
         return []
-    count = gpu_count()
+    import torch
+
+    count = torch.cuda.device_count()  # does not start CUDA
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(number) for number in range(count)] if visible is None else visible.split(",")
     return [name.strip() for name in names][:count]
-
-
-def gpu_count() -> int:
-    """CUDA devices that torch sees; does not start CUDA."""
-    import torch
-
-    return torch.cuda.device_count()
 
 
 def shares(count: int | None = None) -> list[dict[str, str]]:

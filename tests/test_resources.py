@@ -14,7 +14,7 @@ def machine(monkeypatch):
     for name in ("FSSL_WORKERS", "FSSL_DEVICE", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(resources, "cores", lambda: 8)
-    monkeypatch.setattr(resources, "gpu_count", lambda: 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
 
 
 def visible(parts):
@@ -32,7 +32,7 @@ def test_a_worker_for_each_core_or_as_many_as_are_asked_for(monkeypatch):
 
 
 def test_a_worker_for_each_gpu(monkeypatch):
-    monkeypatch.setattr(resources, "gpu_count", lambda: 4)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert visible(workers()) == ["0", "1", "2", "3"]
     assert visible(workers(2)) == ["0,2", "1,3"]
     assert visible(workers(6)) == ["0", "1", "2", "3", "0", "1"]
@@ -44,7 +44,7 @@ def test_a_worker_for_each_gpu(monkeypatch):
     assert workers() == [{}] * 8
     monkeypatch.setenv("FSSL_DEVICE", "")  # as if nothing were said
     assert len(workers()) == 4
-    monkeypatch.setattr(resources, "gpu_count", lambda: 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert workers() == [{}] * 8
 
 
@@ -55,7 +55,7 @@ def test_notebooks_side_by_side_share_the_machine(monkeypatch):
     monkeypatch.setenv("FSSL_WORKERS", "2")
     assert divided(2) == [{"FSSL_WORKERS": "1"}] * 2
     monkeypatch.delenv("FSSL_WORKERS")
-    monkeypatch.setattr(resources, "gpu_count", lambda: 3)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     assert divided(3) == [{"CUDA_VISIBLE_DEVICES": name} for name in "012"]
     assert visible(divided(2)) == ["0,2", "1"]
     assert visible(divided(4)) == ["0", "1", "2", "0"]

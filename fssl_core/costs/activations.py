@@ -33,7 +33,7 @@ from fssl_core.settings import check_choice, check_range
 
 ATTENTION = ("explicit", "fused")  # with or without a table of N x N weights for each head
 PRECISIONS = {"float32": 4, "mixed": 2}  # bytes of what enters and leaves a product; mixed: autocast of CUDA to 16 bits
-ADAMW_STATES = 2  # values kept for a trained parameter
+ADAM_STATES = 2  # values kept for a trained parameter
 ATTENTION_HEADS = 3  # h, of ViT-Tiny
 
 
@@ -132,7 +132,7 @@ def client_memory(
     return Memory(
         model_bytes=4 * (sub_model + model.heads.values),
         gradient_bytes=4 * trained,
-        optimiser_bytes=4 * ADAMW_STATES * trained,
+        optimiser_bytes=4 * ADAM_STATES * trained,
         momentum_model_bytes=4 * target,
         saved_bytes=2 * (batch_size * (active * block + images + norm) + heads),
     )

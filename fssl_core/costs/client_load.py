@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fssl_core.costs.activations import ADAMW_STATES as ADAM_STATES
+from fssl_core.costs.activations import ADAM_STATES
 from fssl_core.costs.compute import Memory, forward_macs, nbytes, saved_bytes, training_memory
 from fssl_core.costs.layerwise import TRAINED_PASSES
 from fssl_core.data.datasets import Dataset

@@ -31,10 +31,11 @@ from fssl_core.costs.parts import HEADS, Encoder, Model, build_model, resnet18, 
 from fssl_core.data.datasets import COCO_IMAGES
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import Stage, by_round, schedule
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import check_choice
 
 GB = 1000 * 2**20  # bytes
 GFLOP = 10**9  # multiply-adds
+CLIENTS = 10  # that share COCO
 TRAINED_PASSES = 3  # forward, and backward for twice as much (Section A.1)
 VIEWS = {"MoCoV3": 1, "BYOL": 1, "SimCLR": 2}  # that count
 
@@ -153,13 +154,10 @@ def resources(
     patch_size: int = 4,
     stages: int | None = None,
     rounds: int = 180,
-    local_epochs: int = 3,
-    clients: int = 10,
     batch_size: int = 512,
     add_on: str = "none",
     worst_case: bool = False,
     head_views: int = 1,
-    participation: float = 1.0,
 ) -> Resources:
     """What a row of the paper's tables costs; the defaults are the paper's.
 
@@ -168,21 +166,17 @@ def resources(
         ssl_method: a key of ``VIEWS``.
         architecture: ``"ViT-Tiny"`` or ``"ResNet-18"``.
         stages: of LW-FedSSL and Prog-FedSSL; one for each unit unless given.
-        clients: that share COCO, and batch size: they matter to FedCA's dictionary alone.
+        batch_size: matters to FedCA's dictionary alone.
         add_on: one of ``ADD_ONS``. Proximal alignment costs nothing that is counted.
         worst_case: see :func:`~fssl_core.federation.schedule.schedule`.
         head_views: views of the heads that count. With SimCLR, 1 gives three of the four printed GFLOPs, all but
             that of LW-FedSSL, which takes 2; none gives all four.
-        participation: share of the rounds that a client takes part in, 0 to 1: 0.25 with 25 of 100. The result is then
-            the mean of a client. Layer-wise it lies between this value and that of ``worst_case``, as a client that
-            returns must fetch what it missed.
 
     Raises:
         SettingError: a name that is not known, or numbers that do not go together.
     """
     check_choice("method", method, METHODS)
     check_choice("add_on", add_on, ADD_ONS)
-    check_range("participation", participation, 0, 1)
     kind, ssl_methods = METHODS[method]
     check_choice("ssl_method", ssl_method, ssl_methods)
     if kind == "end-to-end" and add_on != "none":
@@ -200,15 +194,14 @@ def resources(
     macs = training_macs(
         stages_,
         model,
-        local_epochs=local_epochs,
         views=VIEWS[ssl_method],
         head_views=head_views,
         alignment=add_on == "representation alignment",
     )
     if method == "FedCA":
-        sent += dictionary_bytes(rounds, clients, COCO_IMAGES // clients, batch_size)
+        sent += dictionary_bytes(rounds, CLIENTS, COCO_IMAGES // CLIENTS, batch_size)
         macs += 2 * rounds * total((model.encoder.stem, *model.encoder.units)).macs
-    return Resources(round(participation * sent), round(participation * macs))
+    return Resources(sent, macs)
 
 
 def dictionary_bytes(rounds: int, clients: int, images: int, batch_size: int, embedding: int = 256) -> int:

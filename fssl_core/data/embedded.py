@@ -95,32 +95,15 @@ def _scatter(split: str, images: Tensor, labels: Tensor, per_class: int) -> Spli
     contrast, offset = _between(CONTRAST, uniform[:, 4]), _between(OFFSET, uniform[:, 5])
     noise = (_uniform(f"{split} noise", count, 3, CANVAS, CANVAS).sum(dim=1) - 1.5) * 2 * NOISE  # nearly normal
 
-    # Where each pixel of the canvas lies on the digit: turn back, shrink back.
+    # Where each pixel of the canvas lies on the digit, which reaches from -1 to 1: turn back, shrink back.
     y = torch.arange(CANVAS, dtype=torch.float64).view(1, -1, 1) + 0.5 - row.view(-1, 1, 1)  # [N, CANVAS, 1]
     x = torch.arange(CANVAS, dtype=torch.float64).view(1, 1, -1) + 0.5 - column.view(-1, 1, 1)  # [N, 1, CANVAS]
-    side = images.shape[-1]
-    cos, sin, zoom = (value.view(-1, 1, 1) for value in (angle.cos(), angle.sin(), side / (scale * CANVAS)))
-    ink = _bilinear(images[source, 0], (cos * y - sin * x) * zoom + side / 2, (sin * y + cos * x) * zoom + side / 2)
+    cos, sin, zoom = (value.view(-1, 1, 1) for value in (angle.cos(), angle.sin(), 2 / (scale * CANVAS)))
+    places = torch.stack([(sin * y + cos * x) * zoom, (cos * y - sin * x) * zoom], dim=-1)  # [N, CANVAS, CANVAS, 2]
+    ink = F.grid_sample(images[source].double() / 255, places, align_corners=False)[:, 0]  # 0 outside the digit
 
     pixels = offset.view(-1, 1, 1) + contrast.view(-1, 1, 1) * ink + noise
     return pixels.clamp(0, 1).mul(255).round().to(torch.uint8).unsqueeze(1), labels[source]
-
-
-def _bilinear(images: Tensor, y: Tensor, x: Tensor) -> Tensor:
-    """Values in [0, 1] of ``images`` (uint8 ``[N, S, S]``) at points ``[N, H, W]`` in pixels; 0 outside."""
-    side = images.shape[-1] + 3
-    padded = F.pad(images.double() / 255, (1, 2, 1, 2)).flatten(1)  # zeros around, so that every point has 4 corners
-    y, x = ((p + 0.5).clamp(0, side - 2) for p in (y, x))  # pixel 0 has its centre at 0.5 and is now pixel 1
-    top, left = y.floor(), x.floor()
-    y, x = y - top, x - left
-    corner = (top * side + left).long().flatten(1)
-
-    def at(step: int) -> Tensor:
-        return padded.gather(1, corner + step).view(y.shape)
-
-    upper = at(0) * (1 - x) + at(1) * x
-    lower = at(side) * (1 - x) + at(side + 1) * x
-    return upper * (1 - y) + lower * y
 
 
 def _uniform(purpose: str, *shape: int) -> Tensor:

@@ -266,6 +266,10 @@ def heterogeneity(labels: Tensor, parts: list[Tensor]) -> float:
     The mean over clients of the total variation distance ``1/2 * sum_c |p_client(c) - p(c)|`` between the client's
     class frequencies and those of all clients together. With k of K equally frequent classes per client: 1 - k/K.
 
+    Args:
+        labels: int64 ``[N]`` of all images.
+        parts: indices of the images that each client holds, int64 ``[n]``.
+
     Raises:
         SettingError: a client is empty, so that it has no frequencies.
     """

@@ -15,6 +15,8 @@ from fssl_core.evaluation.features import check_features
 from fssl_core.notices import notice
 from fssl_core.settings import check_range
 
+KNN_BLOCK = 1024  # queries handled at a time; memory is about ``KNN_BLOCK * N`` floats
+
 
 @torch.no_grad()
 @in_full_precision
@@ -26,7 +28,6 @@ def knn_accuracy(
     *,
     k: int = 200,
     temperature: float = 0.1,
-    block: int = 1024,
 ) -> float:
     """Fraction of queries whose class wins the vote of their ``k`` most similar features in the bank.
 
@@ -40,7 +41,6 @@ def knn_accuracy(
         query_labels: int64 [M].
         k: number of neighbours; with a bank smaller than that, all of it votes and one notice says so.
         temperature: T > 0; the smaller, the more the nearest neighbours decide.
-        block: queries handled at a time; memory is about ``block * N`` floats.
 
     Returns:
         Accuracy in [0, 1].
@@ -61,7 +61,7 @@ def knn_accuracy(
     bank = F.normalize(bank.float())
     classes = int(bank_labels.max()) + 1
     correct = torch.zeros((), dtype=torch.int64, device=bank.device)
-    for query, label in zip(queries.split(block), query_labels.split(block), strict=True):
+    for query, label in zip(queries.split(KNN_BLOCK), query_labels.split(KNN_BLOCK), strict=True):
         similarity = F.normalize(query.float()) @ bank.T  # [B, N]
         # One more than vote, to see whether it is as similar as the last of them.
         top, nearest = similarity.topk(min(k + 1, len(bank)))  # [B, k + 1], descending

@@ -29,6 +29,8 @@ from fssl_core.evaluation.features import check_features
 from fssl_core.random import generator
 from fssl_core.settings import check_choice, check_range
 
+PROBE_BATCH = 128  # features per step
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -84,7 +86,7 @@ def linear_probe(
     classes: int,
     protocol: str = "adam-cosine",
     epochs: int = 100,
-    batch: int = 128,
+    batch: int = PROBE_BATCH,
     learning_rate: float | None = None,
     seed: int = 0,
 ) -> ProbeResult:

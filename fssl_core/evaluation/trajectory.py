@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from fssl_core.errors import DataError
-from fssl_core.settings import check_range
 
 State = dict[str, Tensor]
 COLUMNS = 1 << 15  # parameters handled at a time in float64: memory stays small beside that of the models
@@ -220,13 +219,11 @@ def turning_angles(path: Tensor) -> Tensor:
     return 2 * torch.atan2((before - after).norm(dim=1), (before + after).norm(dim=1)).rad2deg()
 
 
-def late_turning_angle(path: Tensor, last: float = 0.2) -> float:
-    """Mean of :func:`turning_angles` over the last share of the steps: how much a run oscillates near its end.
+def late_turning_angle(path: Tensor) -> float:
+    """Mean of :func:`turning_angles` over the last fifth of the steps: how much a run oscillates near its end.
 
     Args:
-        path: as for :func:`turning_angles`.
-        last: share of the steps, in (0, 1], rounded, at least one. A turn belongs to the step that follows it.
+        path: as for :func:`turning_angles`. A turn belongs to the step that follows it; at least one counts.
     """
-    check_range("last", last, 0, 1)
-    steps = max(1, round(last * (len(path) - 1)))
+    steps = max(1, round(0.2 * (len(path) - 1)))
     return turning_angles(path)[-steps:].mean().item()

@@ -216,6 +216,7 @@ def _cosine(products: Tensor, squares: Tensor, previous_squares: Tensor) -> Tens
 
 
 # ---------------------------------------------------------------- the rules
+# Each gives the weights of clients and layers, [K, L], or [K, 1] where they are those of all layers.
 
 SHARES: dict[str, Callable[[Tensor], Tensor]] = {  # of rules that only look at numbers of images ``[K]``
     "fedavg": lambda images: images.double() / images.sum(),

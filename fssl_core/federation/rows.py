@@ -23,17 +23,15 @@ class Settled(list):
 
 
 class Room:
-    """Memory of a device for rows that wait.
+    """Memory of the models' device for rows that wait.
 
-    Args:
-        device: of the models.
-        free: bytes; None: on a GPU ``SHARE_OF_ROWS`` of what is free now, elsewhere without limit.
+    Attributes:
+        free: bytes left: on a GPU ``SHARE_OF_ROWS`` of what is free now; None elsewhere, without limit.
     """
 
-    def __init__(self, device: torch.device, free: int | None = None) -> None:
-        if free is None and device.type == "cuda" and torch.cuda.is_available():
-            free = int(SHARE_OF_ROWS * torch.cuda.mem_get_info(device)[0])
-        self.free = free
+    def __init__(self, device: torch.device) -> None:
+        on_gpu = device.type == "cuda" and torch.cuda.is_available()
+        self.free = int(SHARE_OF_ROWS * torch.cuda.mem_get_info(device)[0]) if on_gpu else None
 
     def takes(self, size: int) -> bool:
         """Whether ``size`` bytes are left for rows; if so, they are taken."""

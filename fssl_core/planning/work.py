@@ -17,6 +17,8 @@ from torch import nn
 from fssl_core.costs.client_load import views_of
 from fssl_core.data.datasets import Dataset
 from fssl_core.data.partitions import parsed
+from fssl_core.evaluation.knn import KNN_BLOCK
+from fssl_core.evaluation.linear_probe import PROBE_BATCH
 from fssl_core.models.stages import reshape_layer, stages
 from fssl_core.objectives import Objective
 from fssl_core.planning.modules import NoValues, Passes, passes
@@ -32,11 +34,8 @@ from fssl_core.training.partial import PartialSettings
 from fssl_core.training.representations import HELD_BYTES
 from fssl_core.training.settings import FederationSettings, RoundSettings, TrainingSettings
 from fssl_core.training.split import SplitSettings
+from fssl_core.training.split_clients import MEASURED_IMAGES
 from fssl_core.training.split_learning import SplitLearningSettings
-
-PROBE_BATCH = 128
-KNN_BLOCK = 1024  # queries
-MEASURED_IMAGES = 32  # of each client, at the end of an epoch of split training
 
 
 @dataclass(frozen=True)

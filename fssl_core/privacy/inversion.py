@@ -236,7 +236,7 @@ class InversionSettings(Settings):
 
 
 def draw_images(images: Tensor, count: int, purpose: str, seed: int) -> Tensor:
-    """``count`` of the images in a random order: the same ones in all attacks of one seed and purpose."""
+    """``count`` of the images ``[N, C, H, W]`` in a random order: the same in all attacks of one seed and purpose."""
     rows = torch.randperm(len(images), generator=generator(seed, purpose))[:count]
     return images[rows.to(images.device)]
 

@@ -441,7 +441,12 @@ class AveragingTrainer(RoundTrainer):
         return views
 
     def loss(self, inputs: Tensor, *labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The local loss of a batch, and figures worth logging."""
+        """The local loss of a batch, and figures worth logging, scalars.
+
+        Args:
+            inputs: what :meth:`features` gave, ``[views, B, ...]``.
+            labels: int64 ``[B]``, where the objective is supervised.
+        """
         return self.learner.loss(inputs, *labels)
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ Differs from the papers: the queue starts empty instead of with random keys (:mo
 the authors' code: all learning rates follow one cosine per epoch (their clients' cosine restarts many times), and the
 average is over exactly the clients that took part. The symmetric loss has three readings
 (:mod:`fssl_core.training.split_server`): the default is that of MonAcoSFL's code for both methods, which then differ in
-nothing but the average; the profiles ``paper`` and ``gpu`` take MocoSFL's text for MocoSFL on its own. There the client
+nothing but the average; from ``workstation`` on the profiles take MocoSFL's text for MocoSFL alone. There the client
 sends two activations of an image, not four, and the server's gradient is another (in MocoSFL's code it is twice as
 large still). ``papers/data/monacosfl_settings.yaml`` and ``papers/data/mocosfl_settings.yaml`` list all of them.
 """
@@ -312,7 +312,7 @@ class SplitTrainer(Trainer):
         if len(clients.sampled) == 1:
             return math.nan, math.nan
         return own_and_common_identifiability(
-            clients.active_momentum, clients.momentum_forward, self.server.momentum_model, clients.some_images(32)
+            clients.active_momentum, clients.momentum_forward, self.server.momentum_model, clients.some_images()
         )
 
     # ---------------------------------------------------------------- evaluation

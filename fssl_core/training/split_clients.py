@@ -22,6 +22,8 @@ from fssl_core.models import ARCHITECTURES
 from fssl_core.random import generator
 from fssl_core.settings import is_own
 
+MEASURED_IMAGES = 32  # of each client, at the end of an epoch
+
 if TYPE_CHECKING:
     from fssl_core.training.split import SplitSettings
 
@@ -34,7 +36,6 @@ class SplitClients:
     (:mod:`fssl_core.federation.rows`).
 
     Attributes of the class:
-        bytes_for_rows: of the device, for clients that wait; None: see :class:`fssl_core.federation.rows.Room`.
         bytes_of_views: made in one call on a GPU.
 
     Args:
@@ -48,7 +49,6 @@ class SplitClients:
             cannot run all clients in one call.
     """
 
-    bytes_for_rows: ClassVar[int | None] = None
     bytes_of_views: ClassVar[int] = 64 << 20
 
     def __init__(
@@ -72,7 +72,7 @@ class SplitClients:
                     "client, and in one call all clients stand side by side"
                 )
                 raise SettingError("backend", s.backend, expected)
-        self._room = Room(data.train.images.device, self.bytes_for_rows)
+        self._room = Room(data.train.images.device)
         self.online, self.active_online = self._all_and_active(client, count)
         self.momentum, self.active_momentum = self._all_and_active(client, count)
         self.velocity, self.active_velocity = self._all_and_active(client, count)  # of SGD, kept by each client
@@ -228,11 +228,11 @@ class SplitClients:
         total = misalignment(self.active_online, self.active_momentum) + self._unsampled_gap
         return total / (self.online.clients * self.online.parameters)
 
-    def some_images(self, count: int) -> Tensor:
-        """The first images of each sampled client, at most ``count`` and equally many, normalised and not augmented:
-        ``[clients, count, C, H, W]``."""
+    def some_images(self) -> Tensor:
+        """The first images of each sampled client, at most ``MEASURED_IMAGES`` and equally many, normalised and not
+        augmented: ``[clients, images, C, H, W]``."""
         parts = [self.parts[client] for client in self.sampled.tolist()]
-        count = min(count, *map(len, parts))
+        count = min(MEASURED_IMAGES, *map(len, parts))
         images = torch.stack([self.data.train.images[part[:count]] for part in parts])
         return self.data.normalise(images, self.settings.dtype)
 

@@ -29,9 +29,6 @@ WITHOUT_LABELS = {"partition": "iid", "selection": "last", "probe_every": 0}  # 
 class Trainer(ABC):
     """Trains one federation, an epoch or a client's part of a round at a time.
 
-    Attributes of the class:
-        bytes_for_rows: of the device, for clients that wait; None: see :class:`fssl_core.federation.rows.Room`.
-
     Args:
         settings: what to do.
         data: images, normally ``settings.load_data(device)``; the models live on their device. Labels are used for
@@ -48,15 +45,13 @@ class Trainer(ABC):
         SettingError: the images have no labels, and the settings need them.
     """
 
-    bytes_for_rows: ClassVar[int | None] = None
-
     def __init__(self, settings: TrainingSettings, data: Dataset, total: int) -> None:
         if not data.labelled:
             _check_needs_no_labels(settings, data.name)
         self.settings = settings
         self.data = data
         self.device = data.train.images.device
-        self.room = Room(self.device, self.bytes_for_rows)
+        self.room = Room(self.device)
         self.ledger = Ledger(settings.clients)
         self.total = total
         self.finished = 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fssl_core.costs.activations import ADAMW_STATES, SavedActivations, client_memory
+from fssl_core.costs.activations import ADAM_STATES, SavedActivations, client_memory
 from fssl_core.costs.compute import saved_bytes
 from fssl_core.errors import SettingError
 from fssl_core.federation.schedule import KINDS
@@ -69,7 +69,7 @@ def test_between_steps_a_client_holds_what_the_closed_form_says(scheme, ssl_meth
     for trainer, _ in in_each_stage(s, noise(s)):
         memory = client_memory(trainer.stage, **shape, shared_frozen=True)
         assert held_bytes(trainer) == memory.total_bytes - memory.saved_bytes + counters
-        assert memory.optimiser_bytes == ADAMW_STATES * memory.gradient_bytes
+        assert memory.optimiser_bytes == ADAM_STATES * memory.gradient_bytes
         copied = client_memory(trainer.stage, **shape).momentum_model_bytes - memory.momentum_model_bytes
         frozen = 4 * sum(value.numel() for value in trainer.frozen.state_dict().values())
         assert copied == (frozen if ssl_method == "MoCoV3" else 0)

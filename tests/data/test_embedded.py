@@ -1,10 +1,8 @@
 import pytest
 import torch
-from torch.nn import functional as F
 
-from fssl_core.data.embedded import PHOTOGRAPHS, _bilinear, digits, photograph, scattered_digits
+from fssl_core.data.embedded import PHOTOGRAPHS, digits, photograph, scattered_digits
 from fssl_core.errors import SettingError
-from fssl_core.random import generator
 
 SUMS = [  # digits train, digits test, scattered train, scattered test
     (6718636, 26851796788, [0, 4, 5, 6]),
@@ -77,13 +75,6 @@ def test_threads_do_not_matter(threads):
 def test_pixels_classify_digits_but_not_scattered_digits():
     assert nearest_neighbour_accuracy(*digits()) > 0.95
     assert nearest_neighbour_accuracy(*scattered_digits()) < 0.65
-
-
-def test_resampling_equals_grid_sample():
-    images = torch.randint(0, 256, (5, 8, 8), generator=generator(0, "images")).to(torch.uint8)
-    points = torch.rand(5, 16, 16, 2, generator=generator(0, "points"), dtype=torch.float64) * 14 - 3  # some outside
-    expected = F.grid_sample(images[:, None].double() / 255, points.flip(-1) / 4 - 1, align_corners=False)[:, 0]
-    torch.testing.assert_close(_bilinear(images, points[..., 0], points[..., 1]), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", PHOTOGRAPHS)

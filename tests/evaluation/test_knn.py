@@ -7,6 +7,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from fssl_core import notices
 from fssl_core.errors import DataError, SettingError
+from fssl_core.evaluation import knn
 from fssl_core.evaluation.knn import knn_accuracy
 from fssl_core.random import generator
 
@@ -59,10 +60,10 @@ def test_inside_autocast_neighbours_are_told_apart_as_outside():
         assert knn_accuracy(features[:150], labels[:150], features[150:], labels[150:], k=5) == plain
 
 
-def test_block_size_and_the_scale_of_features_do_not_matter():
+def test_block_size_and_the_scale_of_features_do_not_matter(monkeypatch):
     bank, queries = noisy_classes(300, seed=5), noisy_classes(100, seed=6)
     accuracy = knn_accuracy(*bank, *queries, k=20)
-    assert accuracy == knn_accuracy(*bank, *queries, k=20, block=7)
+    monkeypatch.setattr(knn, "KNN_BLOCK", 7)
     assert accuracy == knn_accuracy(bank[0] * 1000, bank[1], queries[0] * 0.01, queries[1], k=20)
 
 
@@ -118,7 +119,7 @@ def test_wrong_settings_and_features_are_refused():
         knn_accuracy(*bank, *queries, temperature=0.0)
     with pytest.raises(DataError, match="features of the queries have 5 dimensions, those before them 6"):
         knn_accuracy(torch.rand(20, 6), torch.zeros(20, dtype=int), torch.rand(20, 5), torch.zeros(20, dtype=int))
-    with pytest.raises(DataError, match=r"The queries need features .* got \[20, 6\] and \[19\]"):
+    with pytest.raises(DataError, match=r"Of the queries, features .* got \[20, 6\] and \[19\]"):
         knn_accuracy(*bank, queries[0], queries[1][:-1])
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from fssl_core.errors import DataError, SettingError
+from fssl_core.errors import DataError
 from fssl_core.evaluation import trajectory
 from fssl_core.evaluation.trajectory import full_path, late_turning_angle, path_ratio, pca_plane, turning_angles
 
@@ -175,10 +175,6 @@ def test_the_late_angle_counts_the_turns_into_the_last_fifth_of_the_steps():
     # 10 steps: straight on for eight of them, a right angle into the ninth, back in the tenth
     path = points(*((x, 0) for x in range(9)), (8, 1), (8, 0))
     assert late_turning_angle(path) == pytest.approx((90 + 180) / 2)
-    assert late_turning_angle(path, last=0.1) == pytest.approx(180)
-    assert late_turning_angle(path, last=1) == pytest.approx(270 / 9)  # the first step has no turn into it
-    with pytest.raises(SettingError, match=r"last=1\.5"):
-        late_turning_angle(path, last=1.5)
 
 
 def test_paths_without_the_number_are_errors():

@@ -94,7 +94,7 @@ def test_where_a_fork_is_not_safe_workers_are_started(root, only_workers, monkey
 
 
 def test_every_worker_has_a_gpu_of_its_own(root, monkeypatch):
-    monkeypatch.setattr("fssl_core.resources.gpu_count", lambda: 3)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.delenv("FSSL_DEVICE")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
     monkeypatch.delenv("FSSL_WORKERS")

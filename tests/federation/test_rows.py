@@ -9,8 +9,6 @@ from fssl_core.federation.clients import ClientMatrix, misalignment
 from fssl_core.federation.rows import Room, Rows
 from fssl_core.models import build_backbone
 from fssl_core.random import generator
-from fssl_core.training.split_clients import SplitClients
-from fssl_core.training.trainer import Trainer
 from tests.training import test_averaging, test_split
 
 CLIENTS = 6
@@ -33,9 +31,15 @@ def assert_equal(rows, matrix):
         assert torch.equal(rows.blocks[name], block), name
 
 
+def room_of(free, device="cpu"):
+    room = Room(torch.device(device))
+    room.free = free
+    return room
+
+
 @pytest.fixture(params=[None, 0], ids=["on the device", "in host memory"])
 def rows(request):
-    return Rows(model(), CLIENTS, Room(torch.device("cpu"), request.param))
+    return Rows(model(), CLIENTS, room_of(request.param))
 
 
 def test_what_is_put_and_taken_is_what_a_matrix_holds(rows):
@@ -96,7 +100,7 @@ def test_all_rows_come_back(rows):
 
 def test_rows_share_a_room_until_it_is_full():
     size = CLIENTS * ClientMatrix(model(), 1).elements * 4
-    room = Room(torch.device("cpu"), 2 * size + size // 2)
+    room = room_of(2 * size + size // 2)
     assert [room.takes(size) for _ in range(3)] == [True, True, False]
     assert room.takes(size // 2)  # what is smaller still fits
     assert all(Room(torch.device("cpu")).takes(10**15) for _ in range(2))
@@ -108,9 +112,8 @@ def test_rows_share_a_room_until_it_is_full():
 def test_a_split_federation_without_room_on_the_device_is_the_same_to_the_bit(method, monkeypatch):
     settings = test_split.tiny(method=method, clients_per_epoch=2, epochs=3, precision="float32")
     plain = test_split.trained(settings)
-    monkeypatch.setattr(SplitClients, "bytes_for_rows", 0)
+    monkeypatch.setattr(Room, "takes", lambda *_: False)
     small = test_split.trained(settings)
-    assert small.clients._room.free == 0
     test_split.assert_same_state(plain, small)
     assert small.metrics == plain.metrics
 
@@ -119,9 +122,8 @@ def test_a_split_federation_without_room_on_the_device_is_the_same_to_the_bit(me
 def test_averaging_without_room_on_the_device_is_the_same_to_the_bit(update, monkeypatch):
     settings = test_averaging.tiny("byol", client_update=update, keep_velocity=True, clients_per_round=2, rounds=3)
     plain = test_averaging.trained(settings)
-    monkeypatch.setattr(Trainer, "bytes_for_rows", 0)
+    monkeypatch.setattr(Room, "takes", lambda *_: False)
     small = test_averaging.trained(settings)
-    assert small.room.free == 0
     test_averaging.assert_same_model(plain, small)
     assert small.metrics == plain.metrics
 
@@ -131,7 +133,7 @@ def test_rows_that_do_not_fit_lie_in_pinned_memory_of_the_host():
     device = torch.device("cuda")
     some = noisy(3, 1)
     for free, place in ((0, "cpu"), (2**30, "cuda")):
-        rows = Rows(model().to(device), CLIENTS, Room(device, free))
+        rows = Rows(model().to(device), CLIENTS, room_of(free, "cuda"))
         on_cuda = ClientMatrix(model().to(device), 3)
         on_cuda.load_all_rows(some.all_rows())
         on_cuda.put(rows, [0, 3, 5])

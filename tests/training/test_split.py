@@ -277,7 +277,7 @@ def test_identifiability_is_that_of_own_momentum_models_and_of_their_average():
     with torch.no_grad():
         momentum.weights += torch.randn(momentum.weights.shape, generator=generator(0, "noise"), dtype=torch.float64)
     trainer.advance()
-    images, server = trainer.clients.some_images(32), copy.deepcopy(trainer.server.momentum_model).eval()
+    images, server = trainer.clients.some_images(), copy.deepcopy(trainer.server.momentum_model).eval()
     average = ClientMatrix(momentum.row_module(0), 1)
     average.load_state_dict(momentum.state_dict())
     expected = []
