@@ -12,7 +12,7 @@ import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
 from textwrap import dedent
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,11 +70,14 @@ def with_nested(settings: Settings) -> Iterator[Settings]:
 
 
 def _texts(own: Any, seen: set[int]) -> Iterator[str]:
-    """The code of a function, a class or a partial, and of what it uses of its own module."""
+    """The code of a function, a class, a partial or a bound method, and of what it uses of its own module."""
     if isinstance(own, functools.partial):
         yield from _values({"args": own.args} | own.keywords, own.func.__module__, seen)
         own = own.func
     own = inspect.unwrap(own)
+    if isinstance(own, MethodType):
+        yield from _texts(own.__self__, seen)
+        own = own.__func__
     if not isinstance(own, FunctionType | type):
         values = {name: value for name, value in getattr(own, "__dict__", {}).items() if not _is_cached(own, name)}
         yield from _values(values, type(own).__module__, seen)
@@ -105,7 +108,7 @@ def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]
     for name, value in named.items():
         if _is_plain(value):
             yield f"{name}={value!r}"
-        elif isinstance(value, Tensor | np.ndarray):
+        elif isinstance(value, Tensor | np.ndarray | np.generic):
             array = np.ascontiguousarray(value.detach().cpu().float() if isinstance(value, Tensor) else value)
             yield f"{name}={value.dtype} {[*value.shape]} {hashlib.sha256(array.tobytes()).hexdigest()}"
         elif isinstance(value, Mapping | list | tuple | set | frozenset) and id(value) not in seen:
@@ -114,7 +117,9 @@ def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]
             if isinstance(value, set | frozenset):
                 pairs = ((repr(one), one) for one in sorted(value, key=repr))
             yield from _values({f"{name}[{key!r}]": one for key, one in pairs}, module, seen)
-        elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == module:
+        elif isinstance(value, SimpleNamespace):
+            yield from _values({f"{name}.{key}": one for key, one in vars(value).items()}, module, seen)
+        elif isinstance(value, functools.partial | MethodType) or getattr(value, "__module__", None) == module:
             yield from _texts(value, seen)
 
 
@@ -151,6 +156,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _text(own: Any) -> str:
     """As it is written, without comments and layout; of what nobody wrote into a file or a cell, its compiled form."""
     try:
+        if getattr(own, "__name__", "") == "<lambda>":  # what is found of its text may end in the middle
+            raise TypeError
         text = dedent(inspect.getsource(own))
     except (OSError, TypeError):
         written = [own.__qualname__]
@@ -161,7 +168,4 @@ def _text(own: Any) -> str:
                 written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
                 written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
         return repr(written)
-    try:
-        return ast.unparse(ast.parse(text))
-    except SyntaxError:  # a lambda in the middle of a statement
-        return text
+    return ast.unparse(ast.parse(text))

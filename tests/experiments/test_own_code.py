@@ -119,6 +119,34 @@ def test_a_partial_has_its_arguments(tmp_path, monkeypatch):
     assert digest(monkeypatch, partial(rule, least=0.1)) in found
 
 
+def test_a_bound_method_has_its_code_and_its_objects_values(tmp_path, monkeypatch):
+    text = """
+class First:
+    def __init__(self, power):
+        self.power = power
+    def weights(self, this):
+        return this.cosines ** self.power
+    @classmethod
+    def of_class(cls, this):
+        return this.cosines
+class Second(First):
+    def weights(self, this):
+        return this.cosines * self.power
+"""
+    module = module_of(text, tmp_path, monkeypatch)
+    rules = [module.First(2).weights, module.First(3).weights, module.Second(2).weights, module.First.of_class]
+    assert len({digest(monkeypatch, rule) for rule in rules}) == 4
+    assert digest(monkeypatch, module.First(2).weights) == digest(monkeypatch, rules[0])
+
+
+@pytest.mark.parametrize("make", [module_of, without_file])
+def test_a_lambda_is_seen_to_its_end(make, tmp_path, monkeypatch):
+    text = "rule = (\n    lambda r:\n        r.cosines.abs() ** 1 / (r.cosines.abs() ** 1).sum(0)\n)\n"
+    before, same, after = (make(one, tmp_path, monkeypatch) for one in (text, text, text.replace("** 1)", "** 2)")))
+    found = [digest(monkeypatch, one.rule) for one in (before, same, after)]
+    assert found[0] == found[1] != found[2]
+
+
 def test_what_this_project_has_registered_has_no_digest():
     assert own_code.digests(averaging_settings("smoke", objective="simclr")) == {}
     assert "code" not in Run(averaging_settings("smoke", objective="simclr")).identity()
@@ -234,18 +262,30 @@ class Rule:
         ("{'p': 2, 'q': [1, {3}]}", "{'p': 2, 'q': [1, {4}]}"),
         ("torch.tensor([1.0, 1.0])", "torch.tensor([1.0, 0.0])"),
         ("np.array([1, 2])", "np.array([1, 3])"),
+        ("np.int64(2)", "np.int64(3)"),
+        ("SimpleNamespace(p=2)", "SimpleNamespace(p=3)"),
+        ("Power(2).of", "Power(3).of"),
     ],
 )
 def test_values_of_its_module_that_a_rule_uses_are_seen(old, new, tmp_path, monkeypatch):
     text = """
 import numpy as np
 import torch
+from types import SimpleNamespace
+class Power:
+    def __init__(self, power):
+        self.power = power
+    def of(self, x):
+        return x ** self.power
 CONF = {'p': 2, 'q': [1, {3}]}
+N = np.int64(2)
+S = SimpleNamespace(p=2)
+F = Power(2).of
 CONF['itself'] = CONF
 W = torch.tensor([1.0, 1.0])
 A = np.array([1, 2])
 def rule(this):
-    return this.cosines * W.sum() * CONF['p'] + A.sum()
+    return F(this.cosines) * W.sum() * CONF['p'] ** N + A.sum() * S.p
 """
     before, same, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text, text.replace(old, new)))
     assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
