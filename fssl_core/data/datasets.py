@@ -462,6 +462,8 @@ def download(name: str) -> Path:
     if name not in DOWNLOADS:
         if name in EMBEDDED:
             raise DataError(f"{name} is embedded: there is nothing to download.")
+        if (path := find_dataset(name)) is not None:
+            raise DataError(f"{name} is at {path} already; it cannot be downloaded, {', '.join(DOWNLOADS)} can.")
         raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name)}")
     path = find_dataset(name)
     if path is not None:

@@ -135,6 +135,8 @@ def _list_classes(split: Path, folder: Path) -> Files:
         if name in files or not name.isprintable():
             raise DataError(f"{split} has a class {printable(name)!r} twice, or its name cannot be printed: rename it.")
         files[name] = _images_below(entry)
+    if loose := sum(map(_is_image, os.listdir(split))):
+        notice(f"images in {split} itself, of no class, are left out: {loose}.")
     empty = sorted(name for name, paths in files.items() if not paths)
     if not files or empty:
         where = ", ".join(empty[:5]) or "<class>"

@@ -90,9 +90,11 @@ def check_features(
         classes: number of classes; where it is given, labels must be in [0, classes).
         like: other features [M, D], which have to be as wide.
     """
+    if not isinstance(features, Tensor) or not isinstance(labels, Tensor) or labels.is_floating_point():
+        raise DataError(f"Of the {name}, features have to be a tensor [N, D] and labels one of whole numbers [N].")
     if features.dim() != 2 or labels.shape != features.shape[:1] or len(features) == 0:
         raise DataError(
-            f"The {name} need features [N, D] and labels [N] with N > 0, "
+            f"Of the {name}, features [N, D] and labels [N] with N > 0 are needed, "
             f"got {list(features.shape)} and {list(labels.shape)}."
         )
     if like is not None and features.shape[1] != like.shape[1]:

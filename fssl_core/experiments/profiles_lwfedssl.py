@@ -110,7 +110,7 @@ def lwfedssl_settings(profile: str, *, method: str, ssl_method: str, **values: A
         chosen = chosen | {"learning_rate": rate * values["batch"] / batch}
     if method == "FedCA":
         defaults = defaults | {"name": "fedca", "temperature": 0.05}  # at a higher one it runs away from its dictionary
-    objective_settings = defaults | own
+    objective_settings = defaults | own if own.get("name", defaults["name"]) == defaults["name"] else own
     check_choice("objective", objective_settings["name"], OBJECTIVES)
     objective = OBJECTIVES[objective_settings["name"]]().changed(**objective_settings)
     return LayerwiseSettings(objective=objective).changed(**(chosen | _METHODS[method] | values))

@@ -22,7 +22,7 @@ from fssl_core.files import atomic_write
 from fssl_core.jupyter import METADATA
 from fssl_core.notices import TRANSIENT, say
 from fssl_core.papers.records import seeds_in_words
-from fssl_core.paths import PROFILES, project_root
+from fssl_core.paths import PROFILES, figures_root, project_root
 from fssl_core.settings import check_range
 
 INSTALLATION = f"""import importlib.util
@@ -243,7 +243,7 @@ def _outputs(outputs: Sequence[NotebookNode], count: int | None, root: Path) -> 
 
 
 def _plain(text: str, root: Path) -> str:
-    for path, short in ((root, "."), (Path.home(), "~")):
+    for path, short in ((figures_root(), "build/figures"), (root, "."), (Path.home(), "~")):
         if path != Path(path.anchor):
             text = re.sub(rf"(?<![\w./]){re.escape(str(path))}(?![\w-])", short, text)
     return re.sub(r"(?<= at )0x[0-9a-f]+", "0x0", text)

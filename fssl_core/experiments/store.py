@@ -469,6 +469,8 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         FsslError: there is no such run.
     """
+    if isinstance(key, Settings):
+        raise SettingError("key", type(key).__name__, "its attribute `key`, or a value of the column `key` of results")
     folder = runs_root() / checked("key", key, str)
     settings, provenance = read_json(folder, "settings.json"), read_json(folder, "provenance.json")
     if settings is None or provenance is None:

@@ -112,7 +112,7 @@ def claim_folder(folder: Path, settings: SplitSettings, *, new: bool = False) ->
     Args:
         folder: where.
         settings: of the run.
-        new: it must not be there.
+        new: it must not be there, as nobody has named it: it is below ``FSSL_RUNS``.
 
     Raises:
         SettingError: it holds a finished run, is there though it should not be, or cannot be written.
@@ -123,7 +123,8 @@ def claim_folder(folder: Path, settings: SplitSettings, *, new: bool = False) ->
         folder.mkdir(parents=True, exist_ok=not new)
         write_json(folder / "settings.json", settings.as_dict())
     except OSError as error:
-        raise SettingError("--out", str(folder), f"a folder that can be written ({error.strerror})") from error
+        setting = "FSSL_RUNS" if new else "--out"
+        raise SettingError(setting, str(folder), f"a folder that can be written ({error.strerror})") from error
 
 
 def store(served: Served, folder: Path) -> Path:

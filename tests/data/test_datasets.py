@@ -571,6 +571,10 @@ def test_sets_without_a_download_say_how_to_get_them(root):
         DataError, match=r"pathmnist cannot be downloaded; cifar10, cifar100, fashion-mnist can.*medmnist\.com"
     ):
         download("medmnist/pathmnist")
+    (root / "mine/train").mkdir(parents=True)
+    (root / "mine/train/1.jpg").touch()
+    with pytest.raises(DataError, match=r"mine is at .*/mine already; it cannot be downloaded, cifar10, "):
+        download("mine")
     train, validation = missing_datasets(["medmnist/pathmnist", "medmnist/pathmnist:val"]).values()
     assert train == validation  # one file has both, so one sentence is enough
 

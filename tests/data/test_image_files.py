@@ -365,8 +365,11 @@ def test_images_of_other_formats_are_counted_aloud(root, suffix, capsys):
     folder = pets(root, "pets")
     (folder / f"train/cat/a{suffix}").touch()
     (folder / "train/cat/notes.txt").touch()
+    (folder / "train/loose.jpg").touch()
     assert len(load_dataset("pets").train) == 4
-    assert f"of other formats in {folder / 'train/cat'} are left out: 1; only .jpg" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"images in {folder / 'train'} itself, of no class, are left out: 1." in said
+    assert f"of other formats in {folder / 'train/cat'} are left out: 1; only .jpg" in said
 
 
 @pytest.mark.parametrize("empty", ["train/eel", "test/eel", "train/cat", "train"])

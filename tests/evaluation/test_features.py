@@ -120,8 +120,11 @@ def test_images_that_are_not_uint8_or_empty_are_refused(images):
 def test_features_that_cannot_be_evaluated_are_refused():
     labels = torch.zeros(4, dtype=torch.int64)
     check_features("bank", torch.zeros(4, 2), labels)
-    with pytest.raises(DataError, match=r"The bank need features .* got \[3, 2\] and \[4\]"):
+    with pytest.raises(DataError, match=r"Of the bank, features .* got \[3, 2\] and \[4\]"):
         check_features("bank", torch.zeros(3, 2), labels)
+    for wrong in ((torch.zeros(4, 2).numpy(), labels), (torch.zeros(4, 2), labels.float())):
+        with pytest.raises(DataError, match=r"bank, features have to be a tensor \[N, D\] and labels one of whole"):
+            check_features("bank", *wrong)
     with pytest.raises(DataError, match=r"features of the queries are not all finite: .* earlier checkpoint"):
         check_features("queries", torch.full((4, 2), float("nan")), labels)
     check_features("bank", torch.zeros(4, 2), torch.tensor([0, 2, 1, 0]), classes=3)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from fssl_core.data.datasets import load_dataset
 from fssl_core.errors import FsslError, OtherRunError, SettingError
-from fssl_core.experiments import store
+from fssl_core.experiments import averaging_settings, store
 from fssl_core.experiments.store import Run, run, run_all, runs_table, stored_run
 from fssl_core.settings import DataName, Settings
 from fssl_core.training.checkpoint import Checkpoint, save_tensors
@@ -243,6 +243,11 @@ def read_all(settings):
     handle = Run(settings)
     tables = runs_table(frame, "metrics")["sum"].tolist(), handle.table("nothing")
     return frame["mean"].tolist(), tables, handle.tensors("model"), stored_run(settings.key), handle.provenance
+
+
+def test_settings_are_no_key_of_a_run():
+    with pytest.raises(SettingError, match=r"key='.*Settings' cannot be used: expected its attribute `key`"):
+        stored_run(averaging_settings("smoke", objective="simclr"))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

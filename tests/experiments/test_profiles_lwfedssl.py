@@ -3,6 +3,7 @@ import pytest
 from fssl_core.errors import SettingError
 from fssl_core.experiments import lwfedssl_evaluation, lwfedssl_evaluations, lwfedssl_settings
 from fssl_core.experiments.profiles_lwfedssl import PROTOCOLS
+from fssl_core.objectives import SimSiam
 from fssl_core.paths import PROFILES
 
 
@@ -34,6 +35,11 @@ def test_a_method_has_its_own_ssl_method():
 def test_a_wrong_batch_is_named_and_not_the_rate_that_follows_from_it():
     with pytest.raises(SettingError, match="batch=-3"):
         lwfedssl_settings("smoke", method="LW-FedSSL", ssl_method="SimCLR", batch=-3)
+
+
+def test_another_objective_has_no_settings_of_the_ssl_method():
+    own = settings("laptop", ssl_method="SimCLR", objective={"name": "simsiam", "predictor": (8, 2048)})
+    assert own.objective == SimSiam(predictor=(8, 2048))
 
 
 def test_a_protocol_is_one_of_those_there_are():

@@ -51,6 +51,12 @@ def test_paths_and_addresses():
     assert outputs_of(data(text_html=f"<a href='{ROOT}/f'>"))[0].data["text/html"] == "<a href='./f'>"
 
 
+def test_figures_elsewhere_are_stored_as_in_the_project(monkeypatch):
+    monkeypatch.setenv("FSSL_FIGURES", "/scratch/figures")
+    (output,) = outputs_of(stream("Saved: /scratch/figures/ldawa/fig5.smoke.png"))
+    assert output.text == "Saved: build/figures/ldawa/fig5.smoke.png"
+
+
 def test_images_stay_and_widgets_go():
     widget = new_output("display_data", data={"application/vnd.jupyter.widget-view+json": {"model_id": "1"}})
     picture = data(image_png="iVBORw0KGgo=", text_plain="<Figure>")

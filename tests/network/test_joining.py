@@ -124,7 +124,7 @@ def test_a_port_in_use_and_a_folder_in_use_are_errors(tmp_path):
     with pytest.raises(SettingError, match="a folder that can be written"):
         claim_folder(tmp_path / "summary.json" / "run", tiny())
     claim_folder(tmp_path / "new", tiny(), new=True)
-    with pytest.raises(SettingError, match="File exists"):
+    with pytest.raises(SettingError, match=r"FSSL_RUNS=.* a folder that can be written \(File exists\)"):
         claim_folder(tmp_path / "new", tiny(), new=True)
 
 
