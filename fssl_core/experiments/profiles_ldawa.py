@@ -75,15 +75,15 @@ def ldawa_settings(
     loss, first_rounds = READINGS[reading]
     objective = {"name": SSL_METHODS[ssl_method]} | of_part("objective", values.pop("objective", {}))
     defaults: dict[str, Any] = loss if objective["name"] == "simclr" else {}
-    if "dawa" in METHODS[method].get("aggregation", ""):
+    sets = METHODS[method]
+    if "dawa" in values.get("aggregation", sets.get("aggregation", "")):
         chosen = chosen | first_rounds
     if profile in ("smoke", "laptop") and ssl_method == "Barlow Twins":
         # A client has 200 images. At the paper's values features become worse than an untrained encoder's; with a
         # lower rate and a larger lambda (64 dimensions have few pairs to decorrelate) they are at least held.
         chosen, defaults = chosen | {"learning_rate": 0.003}, {"redundancy_weight": 0.1}
     objective = defaults | objective
-    sets = METHODS[method]
-    if profile == "smoke" and "fedavg_rounds" in sets:  # of two rounds
+    if profile == "smoke" and (chosen | sets).get("fedavg_rounds"):  # of two rounds
         sets = sets | {"fedavg_rounds": 1}
     return averaging_settings(profile, objective=objective, **(chosen | sets | values))
 

@@ -24,6 +24,9 @@ def test_ldawas_paper_profile_is_the_papers_setting():
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_code_reads_the_paper_with_another_loss_and_other_first_rounds(profile):
     """Its loss has one direction with self-similarity, and its server averages in the first three rounds."""
+    first = 1 if profile == "smoke" else 3  # of two rounds there
+    own = ldawa_settings(profile, method="FedAvg", aggregation="l-dawa-loss", reading="code")
+    assert own.fedavg_rounds == first
     for method in METHODS:
         for ssl_method in ("SimCLR", "Barlow Twins"):
             paper, code = (
@@ -35,7 +38,7 @@ def test_the_code_reads_the_paper_with_another_loss_and_other_first_rounds(profi
             assert getattr(code.objective, "loss", None) == loss
             if method != "L-DAWA after FedAvg":  # where they are the method's own
                 assert paper.fedavg_rounds == 0
-                assert code.fedavg_rounds == (3 if "DAWA" in method else 0)
+                assert code.fedavg_rounds == (first if "DAWA" in method else 0)
             same = {"objective": paper.objective, "fedavg_rounds": paper.fedavg_rounds}
             assert code.changed(**same) == paper
     with pytest.raises(SettingError, match=r"reading='mine' .*paper, code"):
