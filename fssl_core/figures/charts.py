@@ -350,8 +350,8 @@ def _draw_bars(axes: Axes, ours: pd.DataFrame, paper: pd.DataFrame, options: dic
             capsize=0.25 / len(options["hue_order"]), **style.MEANS,
         )  # fmt: skip
         if several.any():
-            dots = {"palette": dict.fromkeys(options["palette"], "black"), "size": 3.5, "alpha": 0.5}
-            sns.stripplot(ours[several], **options | dots, dodge=True, jitter=False, ax=axes)
+            dots = {"palette": dict.fromkeys(options["palette"], "black"), "alpha": 0.5, **style.DOTS}
+            sns.stripplot(ours[several], **options | dots, dodge=True, ax=axes)
             style.move_dots(axes, across=0.22 / len(options["hue_order"]))
     if len(paper):
         sns.stripplot(
@@ -395,7 +395,7 @@ def _write_means(
         mean, std = style.mean_and_std(values[cell])
         written = f"{100 * mean:.1f}" if percent else f"{mean:,.4g}" if abs(mean) < 1e6 else f"{mean:.1e}"
         colour = options["palette"][cell[1]]
-        rim = style.rim(colour)  # for a bar shorter than its number, and lines across it
+        rim = style.rim(colour, 4)  # for a bar shorter than its number, and lines across it
         axes.annotate(written, (x_position, 0), color=style.text_on(colour), path_effects=rim, **at_bottom)
         if say_number:
             top = np.nanmax([mean + std, *values[cell], printed.get(cell, np.nan)])

@@ -69,7 +69,7 @@ def rules_in_order(
         results, x="accuracy", hue="method", palette=colours, width=0.7, errorbar="sd" if several else None,
         capsize=0.3, **options, **MEANS,
     )  # fmt: skip
-    sns.stripplot(results, x="accuracy", color="black", alpha=0.6, size=3.5, jitter=False, label="a seed", **options)
+    sns.stripplot(results, x="accuracy", color="black", alpha=0.6, label="a seed", **options, **style.DOTS)
     style.move_dots(left, up=0.2)
     seconds = results.groupby("method")[also].mean().reindex(order)
     left.plot(seconds, order, "o", markersize=6, markerfacecolor="white", markeredgecolor="black", label=also_label)
@@ -173,7 +173,7 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
                 errorbar="sd" if rows.duplicated(["negatives", "method"]).any() else None, legend=False, **options,
                 **MEANS,
             )  # fmt: skip
-            sns.stripplot(color="black", alpha=0.5, size=3.5, jitter=False, legend=False, **options)
+            sns.stripplot(color="black", alpha=0.5, legend=False, **options, **style.DOTS)
             style.move_dots(axes, across=0.15)
             axes.grid(False, axis="x")
             axes.tick_params(axis="x", length=0)

@@ -1,6 +1,7 @@
 """Momentum models of clients (MonAcoSFL): their paths, their distance to the online models, and whose key it is."""
 
 from collections.abc import Mapping
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
@@ -31,12 +32,10 @@ def trajectories(
         subtitle: decay, steps and syncs.
         optima: client -> where its own loss is smallest, drawn as a star.
     """
-    import seaborn as sns
-
     groups, dashed = dict(list(frame.groupby("method", sort=False))), (0, (4, 1.5))
     fig, grid = style.panels(len(groups), width=4.6, height=4.0, most=2, sharex=True, sharey=True)
     clients = sorted(frame["client"].unique())
-    colours = dict(zip(clients, sns.color_palette("colorblind", len(clients)), strict=True))
+    colours = dict(zip(clients, (look.colour for look in cycle(style.OTHERS[1::2] + style.OTHERS[::2])), strict=False))
     for axes, (method, runs) in zip(grid, groups.items(), strict=True):
         for client, rows in runs.groupby("client"):
             colour, starts = colours[client], np.flatnonzero(rows["synced"])
@@ -88,7 +87,8 @@ def misalignment(
     most = 2 if len(groups) == 4 else 3
     fig, grid = style.panels(len(groups), width=max(4.0, 6.5 / len(groups)), height=3.2, most=most, sharey=True)
     styles = style.method_styles(steps["method"])
-    lowest = steps.loc[steps["step"] >= steps["step"].max() / 50, "misalignment"].min()  # it starts at almost nothing
+    started = steps["step"] > max(1, steps["step"].max() / 50)
+    lowest = steps.loc[started, "misalignment"].min()  # it starts at almost nothing
     for axes, (setting, rows) in zip(grid, groups, strict=True):
         for name in dict.fromkeys(rows["method"]):
             before_and_after = rows[rows["method"] == name].melt(
@@ -102,7 +102,6 @@ def misalignment(
         for sync in syncs:
             axes.axvline(sync, color=SYNC, linewidth=0.8 if len(syncs) <= 20 else 0.3, zorder=0, label="sync")
         axes.set_yscale("log")
-        axes.set_ylim(bottom=0.7 * lowest)
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))  # 2 and 5 too
         axes.yaxis.set_minor_locator(NullLocator())
@@ -113,6 +112,7 @@ def misalignment(
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("mean |online − momentum|")
+    grid[0].set_ylim(bottom=0.7 * lowest)  # all have its axis: set before all are drawn, it would keep the others' top
     several = steps["seed"].nunique() > 1
     return style.finish(fig, title, subtitle, "lines: mean, bands: least to largest over seeds" if several else "")
 

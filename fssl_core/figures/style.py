@@ -25,13 +25,14 @@ GREY = "#949494"
 CUT_LAYER = "cut layer (layers on the client)"
 PRINTED_MARK = {"linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white", "markeredgecolor": "black"}
 BAR = {"edgecolor": "black", "linewidth": 0.5}
+DOTS = {"size": 3.5, "edgecolor": "white", "linewidth": 0.4, "jitter": False}  # seaborn's, of seeds, on dark bars too
 CHANCE = {"color": GREY, "linestyle": ":", "zorder": 0.5, "label": "chance"}
 DASHES = {"-": "", "--": (3.7, 1.6), "-.": (6.4, 1.6, 1, 1.6), ":": (1, 1.65)}  # matplotlib's, as seaborn takes them
 
 
-def rim(colour: str = "white") -> list[AbstractPathEffect]:
+def rim(colour: str = "white", width: float = 2.2) -> list[AbstractPathEffect]:
     """Path effects that keep a line or a text apart from what is under it."""
-    return [Stroke(linewidth=2.2, foreground=colour), Normal()]
+    return [Stroke(linewidth=width, foreground=colour), Normal()]
 
 
 UNTRAINED = {  # what a model reaches before it is trained; under curves, with a rim on bars
@@ -76,7 +77,7 @@ METHODS: dict[str, MethodStyle] = {
     "FL-BYOL": MethodStyle("#a23b4a", "<", ":"),
     "FL-MoCoV2": MethodStyle("#4b5320", ">", ":"),
     # L-DAWA's tables, chosen to stay apart from each other with protanopia and deuteranopia, too (a distance of 20 in
-    # CIELAB); the variants of L-DAWA are greens
+    # CIELAB; 11 between FedAvg and L-DAWA with deuteranopia); the variants of L-DAWA are greens
     "M-DAWA": MethodStyle("#0705b9", "p", (0, (6, 1.5))),
     "Loss": MethodStyle("#feba32", "8", "--"),
     "FedU": MethodStyle("#4ca0ed", "H", (0, (3, 1, 1, 1))),

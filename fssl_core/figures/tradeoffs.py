@@ -15,7 +15,7 @@ from fssl_core.figures.style import GREY, PRINTED_MARK, MethodStyle
 
 LETTER = 4.9  # mean width in points, of a name at size 8
 Box = tuple[float, float, float, float]  # left, bottom, right, top
-RING = {"marker": "o", "markersize": 16, "mfc": "none", "mec": "black", "mew": 1.3, "linestyle": ""}
+RING = {"marker": "o", "markersize": 20, "mfc": "none", "mec": "black", "mew": 1.3, "linestyle": ""}
 COUNTED = {"color": "black", "linestyle": ":", "linewidth": 1.3}
 QUOTED = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": GREY, "markeredgewidth": 1.8, "markersize": 8}
 
@@ -250,6 +250,7 @@ def quoted_costs(
         counted: of some of these columns our count for the method that is not quoted, a dotted line.
     """
     settings, methods = list(dict.fromkeys(printed["setting"])), list(dict.fromkeys(ours["method"]))
+    sizes = ours.groupby(["setting", "method"])["accuracy"].count()
     styles = style.method_styles([*printed["method"], *methods])
     fig, grid = style.panels((len(costs) + 1) * len(settings), width=3.1, height=2.9, most=len(costs) + 1, sharey=True)
     for axes, (setting, (cost, label)) in zip(grid, product(settings, [*costs.items(), ("", "")]), strict=True):
@@ -259,7 +260,7 @@ def quoted_costs(
         if not cost:
             setting_rows = ours[ours["setting"] == setting]
             axes.set_title(f"{setting}: ours, {', '.join(setting_rows['data'].unique()) or 'not run'}")
-            _own_accuracies(axes, setting_rows, {name: styles[name] for name in methods})
+            _own_accuracies(axes, setting_rows, {name: styles[name] for name in methods}, sizes.nunique() > 1)
             continue
         for row in printed[printed["setting"] == setting].to_dict("records"):
             look, name = styles[row["method"]], f"{row['method']}, paper"
@@ -274,11 +275,10 @@ def quoted_costs(
         axes.margins(x=0.12)
         axes.set_xlabel(label)
         axes.set_title(f"{setting}: printed")
-    sizes = ours.groupby(["setting", "method"])["accuracy"].count()
     return style.finish(fig, title, subtitle, style.spread_note(sizes, "ours, markers", "lines"))
 
 
-def _own_accuracies(axes: Axes, runs: pd.DataFrame, styles: Mapping[str, MethodStyle]) -> None:
+def _own_accuracies(axes: Axes, runs: pd.DataFrame, styles: Mapping[str, MethodStyle], say_number: bool) -> None:
     for index, (method, look) in enumerate(styles.items()):
         values = runs.loc[runs["method"] == method, "accuracy"].to_numpy()
         if len(values):
@@ -287,8 +287,7 @@ def _own_accuracies(axes: Axes, runs: pd.DataFrame, styles: Mapping[str, MethodS
                 index, mean, std or None, color=look.colour, marker=look.marker, linestyle="", markersize=9, capsize=3,
                 label=f"{method}, ours",
             )  # fmt: skip
-            axes.annotate(
-                f"{100 * mean:.1f}", (index, mean + std), (0, 9), textcoords="offset points", ha="center", fontsize=8
-            )
+            written = f"{100 * mean:.1f}" + (f"\nn={len(values)}" if say_number else "")
+            axes.annotate(written, (index, mean + std), (0, 9), textcoords="offset points", ha="center", fontsize=8)
     style.category_axis(axes, [""] * len(styles))
     axes.set_xlim(-0.7, max(len(styles), 1) - 0.3)

@@ -15,7 +15,7 @@ from fssl_core.figures.style import PRINTED_MARK
 from fssl_core.papers.reference import PAPERS
 
 NEITHER = "not run / prints none"
-COLOURS = dict(zip([*OURS[:3], NEITHER], ("#029e73", "#d55e00", "#949494", "#e3e3e3"), strict=True))
+COLOURS = dict(zip([*OURS[:3], NEITHER], ("#00714f", "#d55e00", "#949494", "#e3e3e3"), strict=True))
 MARKERS = dict(zip(EVIDENCE, ("s", "o"), strict=True))
 CONSISTENT = {True: "consistent", False: "inconsistent"}
 PRINTED = {"consistent": "#56b4e9", "inconsistent": "#cc78bc", NEITHER: "#e3e3e3"}
@@ -32,7 +32,7 @@ def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
     printed = frame.drop_duplicates("id")
     printed = printed.assign(ours=printed["paper_consistent"].map(CONSISTENT).fillna(NEITHER))
     panels = {f"our evidence: {kind}": (frame[frame["evidence"] == kind], COLOURS) for kind in EVIDENCE}
-    panels["the paper with itself"] = printed, PRINTED
+    panels["the paper with itself (without readings)"] = printed, PRINTED
     fig, axes = style.panels(len(panels), width=4.2, height=2.6, sharey=True)
     for ax, (title, (rows, colours)) in zip(axes, panels.items(), strict=True):
         table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*colours], fill_value=0)
@@ -98,6 +98,8 @@ def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
     if verdict.printed is not None:
         ax.plot(place(verdict.printed), number, zorder=1, **PRINTED_MARK)
         numbers += f"; printed {shown(verdict.printed, verdict.unit)}"
+    if verdict.evidence == "trained":
+        numbers += f" · {verdict.profile}"
     ax.text(EDGE + 0.03, number, numbers, va="center", fontsize=7.5, color=style.MUTED)
 
 

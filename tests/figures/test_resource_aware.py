@@ -50,7 +50,7 @@ def test_our_accuracies_stand_apart_from_costs_with_their_data():
     uneven, even = draw().axes[2], draw().axes[5]
     means = [container.lines[0].get_ydata()[0] for container in uneven.containers]
     np.testing.assert_allclose(means, [0.3, 0.3])
-    assert [text.get_text() for text in uneven.texts] == ["30.0", "30.0"]
+    assert [text.get_text() for text in uneven.texts] == ["30.0\nn=2", "30.0\nn=1"]
     assert uneven.get_title("left") == "uneven: ours, digits"
     assert even.get_title("left") == "even: ours, not run"
     assert not even.containers
