@@ -60,7 +60,7 @@ def batch():
     unit="clients for each class",
     within=0.15,
     too_low="With as many clients as that the largest share of a class is not all of it.",
-    too_high="Put the number of clients and the concentration into the formula. It is nearly one client a class.",
+    too_high="Put the number of clients and the concentration into the formula. It is nearly two clients a class.",
 )
 def effective():
     return (100 * 0.01 + 1) / (0.01 + 1)

@@ -39,6 +39,9 @@ def numbers():
     settings = ldawa_settings("laptop", method="FedAvg", seed=0)
     model = settings.build_model(settings.load_data())
     first = model.state_dict()["encoder.0.stem.0.weight"].norm().item()
+    models = (settings.changed(seed=seed).build_model(settings.load_data()) for seed in (0, 1, 2))
+    untrained = [model.state_dict()["encoder.0.stem.0.weight"].norm().item() for model in models]
+    shrunk = rows(stem, round=1, method="L-DAWA").sort_values("seed").norm
     rate = settings.learning_rate
     turned = stem[(stem["round"] == 4) & (stem.method == "L-DAWA after FedAvg")].cosine
     parameters, statistics, shrinking = "parameters only", "statistics only", "shrinking only"
@@ -87,6 +90,7 @@ def numbers():
             value for one, other in again for value in half(one, other, renewed)
         ],
         "cosines are 0.32, 0.64 and 0.44": [*rows(stem, round=1, method="FedAvg").sort_values("seed").cosine],
+        "of the norms before it, 1.31, 1.46 and 1.33, 0.64, 0.99 and 0.86 would be left": [*untrained, *shrunk],
         "cosines are 0.97 to 1.00": (turned.min(), turned.max()),
         "2.89 to 2.85, from 1.75 to 1.61 and from 2.72 to 2.66": [*after[[3, 10]].stack()],
         "1.31 and ends with 0.32": (first, zero.norm["L-DAWA"]),

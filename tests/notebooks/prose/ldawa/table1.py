@@ -52,7 +52,7 @@ def numbers():
         "56.8, 54.7, 49.4 and 54.2 % at 1": [*one],
         "76.3, 51.2, 66.2 and 72.1 % at 4": [*four],
         "between 26.0 and 67.8 %": (spread.min(), spread.max()),
-        "it is 4.2 points behind, 0.2 to 8.2": (-late.estimate, -late.high, -late.low),
+        "it is 4.2 points behind, 0.4 to 8.0": (-late.estimate, -late.high, -late.low),
         "66.5 to 66.9 %": (two["FedAvg"], anew["FedAvg"]),
         "gains 3.0 points, to 64.6 %": (anew["M-DAWA"] - two["M-DAWA"], anew["M-DAWA"]),
         "3.3, to 60.9 %": (anew["L-DAWA"] - two["L-DAWA"], anew["L-DAWA"]),

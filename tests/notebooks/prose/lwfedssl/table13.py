@@ -24,7 +24,7 @@ def numbers():
 
     even = record("lwfedssl/table2").query("seed < 2")
     evenly = [accuracies(even, method=name, ssl_method="SimCLR", protocol="fine-tuning").mean() for name in METHODS]
-    nearest = [means.loc[name].sub(value).abs().min() for name, value in zip(METHODS, evenly, strict=True)]
+    farthest = [means.loc[name, [50, 5]].sub(value).abs().max() for name, value in zip(METHODS, evenly, strict=True)]
     sizes = [100] * 9 + [9100]
 
     real = record("lwfedssl/table13", "workstation")
@@ -63,7 +63,7 @@ def numbers():
         "0.064 and 0.058 with seeds 0 and 1": [unevenness("iid", seed) for seed in (0, 1)],
         "is 0.043 and 0.041": here[50],
         "66.0, 57.5 and 69.8 %": evenly,
-        "within 0.8 points of ours": max(nearest),
+        "within 1.8 points of ours": max(farthest),
         "1.2. It is nearly": sum(sizes) ** 2 / sum(size**2 for size in sizes),
         "on 91 % of the images": 100 * max(sizes) / sum(sizes),
         "there and at 0.5?": ours.beta.min(),

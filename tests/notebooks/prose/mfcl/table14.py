@@ -23,7 +23,7 @@ def numbers():
         "3.9 points to either side": (high - low) / 2,
         "15 % or less": ours.loc["MFCL(TN)"].max(),
         "61.8 to 68.4 %": (learn.min(axis=None), learn.max(axis=None)),
-        "0.01 against 200": record("mfcl/table2").xi.min(),
+        "down to 0.01 FedAvg": record("mfcl/table2").xi.min(),
         "at 0.01 gives": record("mfcl/table2").xi.min(),
         "rise from 0.1 over 0.5 to": steps[:2],
         "by 0.3 to 0.4 points less at 200 than at 0.5": (falls.min(), falls.max(), steps[1]),
