@@ -19,7 +19,7 @@ ARCHITECTURES = {"resnet18": "ResNet-18", "mobilenetv2": "MobileNetV2"}
 SCHEMES = {"FL-SSL": METHODS["FL-MoCoV2"], "MocoSFL": METHODS["MocoSFL"]}
 STAGED = {  # column of cost_curves, with memory beside it: title, unit in bytes or multiply-adds, label, x axis
     "memory_bytes": ("(a) memory of a training step", GB, "GB (1000 MiB)", "local epoch"),
-    "epoch_macs": ("(b) computation", GFLOP, "GFLOPs (10⁹ multiply-adds), image and epoch", "local epoch"),
+    "epoch_macs": ("(b) computation", GFLOP, "10⁹ multiply-adds, image and epoch", "local epoch"),
     "round_bytes": ("(c) traffic", MIB, "MiB of a round, both ways", "round"),
 }
 DIRECTIONS = {"download": {"color": "#3b6ea5", **BAR}, "upload": {"color": "#e0a458", **BAR}}  # colours of no method

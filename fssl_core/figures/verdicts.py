@@ -37,8 +37,9 @@ def plot_overview(verdicts: Sequence[Verdict]) -> Figure:
     for ax, (title, (rows, colours)) in zip(axes, panels.items(), strict=True):
         table = pd.crosstab(rows["paper"], rows["ours"]).reindex(index=[*PAPERS], columns=[*colours], fill_value=0)
         stacked_bars(ax, table, {name: {"color": colour} for name, colour in colours.items()}, across=True)
-        for bars in ax.containers:
-            ax.bar_label(bars, fmt=lambda count: f"{count:.0f}" if count else "", label_type="center", fontsize=8)
+        for bars, colour in zip(ax.containers, colours.values(), strict=True):
+            look = {"label_type": "center", "fontsize": 8, "color": style.text_on(colour)}
+            ax.bar_label(bars, fmt=lambda count: f"{count:.0f}" if count else "", **look)
         ax.set_title(title)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.grid(True, axis="x")
