@@ -225,7 +225,12 @@ def misalignment_grows_with_depth(results: pd.DataFrame) -> Outcome:
     """
     rows = _named(results[(results["partition"] != "iid") & results["method"].isin(METHODS)])
     sent = rows.pivot_table("bytes_per_client_epoch", [*SETTING, "cut_layer"], "method")
-    parameters = (sent["MonAcoSFL"] - sent["MocoSFL"]).rename("parameters").dropna()
+    if {*sent.columns} != {*METHODS}:
+        raise NotRun(f"needs {' and '.join(METHODS)}")
+    more = sent["MonAcoSFL"] - sent["MocoSFL"]
+    parameters = more[more > 0].rename("parameters")
+    if parameters.empty:
+        raise NotRun("needs a synchronisation")
     rows = rows[rows["method"] == "MocoSFL"].join(parameters, on=parameters.index.names, how="inner")
     rows = rows.assign(mean=np.log2(rows["misalignment"]), total=np.log2(rows["misalignment"] * rows["parameters"]))
     answers = []

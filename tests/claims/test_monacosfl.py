@@ -154,6 +154,8 @@ def test_a_stated_size_is_not_judged_on_a_small_model(id):
         ("fig1-accuracy-gap-at-optimum", slopes(-0.02, -0.01), "MocoSFL and MonAcoSFL at cuts 1, 11"),
         ("fig6-both-decline", by_cut({1: 0.7, 9: 0.5}, {1: 0.7, 9: 0.6}), "three cuts"),
         ("fig6-monacosfl-holds", by_cut({}, {1: 0.7, 9: 0.7}), "cut 1 and two deeper ones"),
+        ("sec42-grows-with-depth", by_cut({1: 0.7, 9: 0.5}, misalignment=0.1), "MocoSFL and MonAcoSFL"),
+        ("fig8b-9-to-13", attacks([0.1, 0.1], [0.2, 0.2], (1, 17)), "a cut up to 7 and one from 9 to 13"),
         ("fig7-every-depth", gaps(0.1, [1, 9]), "three cuts"),
         ("fig7-every-depth", slopes(-0.02, -0.01), "architecture mobilenetv2"),
     ],
@@ -184,6 +186,13 @@ def test_misalignment_grows_in_the_mean_and_in_the_sum_or_in_neither(grows, answ
     noise = 1 + 0.01 * np.random.default_rng(1).standard_normal(len(frame))
     found = verdict("sec42-grows-with-depth", frame.assign(misalignment=frame["misalignment"] * noise))
     assert (found.ours, found.seeds) == (answer, 3)
+
+
+def test_without_a_synchronisation_or_a_second_cut_no_misalignment_grows():
+    never = by_cut({1: 0.7, 9: 0.5}, {1: 0.7, 9: 0.5}, misalignment=0.1)
+    once = [cell | {"bytes_per_client_epoch": 1e6 + 1e3 * (cell["method"] == "MonAcoSFL")} for cell in never[::2]]
+    reasons = [verdict("sec42-grows-with-depth", runs(cells)).reason for cells in (never, once)]
+    assert reasons == ["needs a synchronisation", "needs two cuts"]
 
 
 def test_a_lead_that_all_cuts_have_is_not_of_the_last_ones():
