@@ -12,6 +12,7 @@ from fssl_core.claims.rules import (
     across,
     agreed,
     ahead,
+    any_of,
     best,
     doubted,
     every,
@@ -215,7 +216,12 @@ def fairer_on_both_partitions(cells: Cells) -> Outcome:
             continue
         lacking -= set(column.levels("ssl_method"))
         gaps = {f"gap of FedAvg − of L-DAWA, {where}": usual - new, f"their sum, {where}": usual + new}
-        statements += [within(column, gap, name, low=0.0, strict=True) for name, gap in gaps.items()]
+        sides = ({"low": 0.0}, {"high": 0.0})  # |FedAvg's| is larger where both are above zero, or both below
+        statements.append(
+            any_of(
+                every(within(column, gap, name, **side, strict=True) for name, gap in gaps.items()) for side in sides
+            )
+        )
     if not statements:
         raise NotRun("needs FedAvg and L-DAWA on both partitions")
     return every(

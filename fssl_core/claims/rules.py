@@ -226,14 +226,15 @@ def ahead(
 
 
 def best(cells: Cells, candidates: str | Sequence[str], rivals: Sequence[str], *, each: Sequence[str] = ()) -> Outcome:
-    """In each part one of the candidates is ahead of all rivals there are; one that no part has leaves that open."""
+    """In each part one of the candidates is ahead of all rivals there are; what was not run leaves that open."""
     parts = []
     for _, part in cells.each(*each):
         have = part.levels("method")
         against = [rival for rival in rivals if rival in have]
         those = [candidate for candidate in listed(candidates) if candidate in have]
         if those and against:
-            parts.append(any_of(ahead(part, one, against, each=each) for one in those))
+            lacking = [unknown(one) for one in listed(candidates) if one not in have]
+            parts.append(any_of([*(ahead(part, one, against, each=each) for one in those), *lacking]))
     if not parts:
         raise NotRun(f"needs {_or(candidates)} beside {_or(rivals)}")
     return every([*parts, *_absent(cells, "method", rivals)])

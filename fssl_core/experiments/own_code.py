@@ -79,6 +79,9 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         yield from _texts(own.__self__, seen)
         own = own.__func__
     if not isinstance(own, FunctionType | type):
+        if id(own) in seen:
+            return
+        seen.add(id(own))
         values = {name: value for name, value in getattr(own, "__dict__", {}).items() if not _is_cached(own, name)}
         yield from _values(values, type(own).__module__, seen)
         own = type(own)
@@ -117,9 +120,10 @@ def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]
             if isinstance(value, set | frozenset):
                 pairs = ((repr(one), one) for one in sorted(value, key=repr))
             yield from _values({f"{name}[{key!r}]": one for key, one in pairs}, module, seen)
-        elif isinstance(value, SimpleNamespace):
+        elif isinstance(value, SimpleNamespace) and id(value) not in seen:
+            seen.add(id(value))
             yield from _values({f"{name}.{key}": one for key, one in vars(value).items()}, module, seen)
-        elif isinstance(value, functools.partial | MethodType) or getattr(value, "__module__", None) == module:
+        elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == module:
             yield from _texts(value, seen)
 
 
@@ -168,4 +172,7 @@ def _text(own: Any) -> str:
                 written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
                 written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
         return repr(written)
-    return ast.unparse(ast.parse(text))
+    try:
+        return ast.unparse(ast.parse(text))
+    except SyntaxError:  # what dedent cannot move: a comment or a string that begins further left
+        return text

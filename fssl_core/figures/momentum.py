@@ -112,7 +112,8 @@ def misalignment(
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("mean |online − momentum|")
-    grid[0].set_ylim(bottom=0.7 * lowest)  # all have its axis: set before all are drawn, it would keep the others' top
+    if started.any():  # all have its axis: set before all are drawn, it would keep the others' top
+        grid[0].set_ylim(bottom=0.7 * lowest)
     several = steps["seed"].nunique() > 1
     return style.finish(fig, title, subtitle, "lines: mean, bands: least to largest over seeds" if several else "")
 

@@ -19,9 +19,9 @@ Differs from the papers: the queue starts empty instead of with random keys (:mo
 the authors' code: all learning rates follow one cosine per epoch (their clients' cosine restarts many times), and the
 average is over exactly the clients that took part. The symmetric loss has three readings
 (:mod:`fssl_core.training.split_server`): the default is that of MonAcoSFL's code for both methods, which then differ in
-nothing but the average; from ``workstation`` on the profiles take MocoSFL's text for MocoSFL alone. There the client
-sends two activations of an image, not four, and the server's gradient is another (in MocoSFL's code it is twice as
-large still). ``papers/data/monacosfl_settings.yaml`` and ``papers/data/mocosfl_settings.yaml`` list all of them.
+nothing but the average; from ``workstation`` on the profiles take MocoSFL's text in its own paper's tables. There the
+client sends two activations of an image, not four, and the server's gradient is another (in MocoSFL's code it is twice
+as large still). ``papers/data/monacosfl_settings.yaml`` and ``papers/data/mocosfl_settings.yaml`` list all of them.
 """
 
 import copy

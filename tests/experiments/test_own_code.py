@@ -147,6 +147,34 @@ def test_a_lambda_is_seen_to_its_end(make, tmp_path, monkeypatch):
     assert found[0] == found[1] != found[2]
 
 
+def test_what_begins_left_of_its_indentation_is_seen(tmp_path, monkeypatch):
+    text = "def make(p):\n    def rule(this):\n#       old\n        return this.cosines ** p * 2\n    return rule\n"
+    before, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text.replace("* 2", "* 3")))
+    found = [digest(monkeypatch, rule) for rule in (before.make(1), before.make(1), before.make(2), after.make(1))]
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+
+
+def test_an_object_that_keeps_a_method_of_its_own_or_itself_has_a_digest(tmp_path, monkeypatch):
+    text = """
+from types import SimpleNamespace
+KEPT = SimpleNamespace(p=1)
+KEPT.itself = KEPT
+class Rule:
+    def __init__(self, kind):
+        self.score = self.first if kind == 1 else self.second
+    def first(self, this):
+        return this.cosines * KEPT.p
+    def second(self, this):
+        return this.norms * KEPT.p
+    def __call__(self, this):
+        return self.score(this)
+"""
+    module = module_of(text, tmp_path, monkeypatch)
+    found = [digest(monkeypatch, module.Rule(kind)) for kind in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+
+
 def test_what_this_project_has_registered_has_no_digest():
     assert own_code.digests(averaging_settings("smoke", objective="simclr")) == {}
     assert "code" not in Run(averaging_settings("smoke", objective="simclr")).identity()
