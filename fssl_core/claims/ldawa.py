@@ -257,8 +257,12 @@ _TINY = {(("local_epochs", epochs),): gain for epochs, gain in {1: 6.25, 5: 3.50
 
 @table_claim("ldawa-table5-tiny-imagenet-gains", "table5", scale=True)
 def tiny_imagenet_gains(cells: Cells) -> Outcome:
+    return _leads_on_tiny(cells, _TINY)
+
+
+def _leads_on_tiny(cells: Cells, printed_gains: dict) -> Outcome:
     part = cells.where(dataset="Tiny ImageNet", ssl_method="SimCLR")
-    return _leads(part, _TINY, ["L-DAWA"], ["FedAvg", "Loss", "FedU"])
+    return _leads(part, printed_gains, ["L-DAWA"], ["FedAvg", "Loss", "FedU"])
 
 
 @table_claim("ldawa-table6-cross-device-gains", "table6", scale=True)
@@ -310,9 +314,9 @@ def variants_transfer_better(cells: Cells) -> Outcome:
 
 @table_claim("ldawa-abs-headline", "table2", "table5", scale=True)
 def headline(cells: Cells) -> Outcome:
-    tiny = cells.where(dataset="Tiny ImageNet", ssl_method="SimCLR")
-    largest = _leads(tiny, {(("local_epochs", 1),): 6.25}, ["L-DAWA"], ["FedAvg", "Loss", "FedU"])
-    return every([_largest_leads(cells.where(dataset=["CIFAR-10", "CIFAR-100"])), largest])
+    largest = dict([max(_TINY.items(), key=lambda level_and_gain: level_and_gain[1])])
+    silos = _largest_leads(cells.where(dataset=["CIFAR-10", "CIFAR-100"]))
+    return every([silos, _leads_on_tiny(cells, largest)])
 
 
 @claim("ldawa-sec32-no-metadata")

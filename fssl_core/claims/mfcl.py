@@ -399,7 +399,7 @@ def tradeoff(cells: Cells) -> Outcome:
     return every([*accuracies, *more])
 
 
-@claim("mfcl-table4-more-traffic", ours=lambda _: _our_costs(), printed=_printed_costs)
+@cost_claim("mfcl-table4-more-traffic")
 def more_traffic(costs: pd.Series) -> Outcome:
     """The rivals' traffic is what the table quotes."""
     ours = costs[ALPHA, "MFCL", "ResNet-18"]

@@ -459,13 +459,13 @@ def download(name: str) -> Path:
     """
     root = data_root()
     checked("dataset", name, str)
+    if name in EMBEDDED:
+        raise DataError(f"{name} is embedded: there is nothing to download.")
+    path = find_dataset(name)
     if name not in DOWNLOADS:
-        if name in EMBEDDED:
-            raise DataError(f"{name} is embedded: there is nothing to download.")
-        if (path := find_dataset(name)) is not None:
+        if path is not None:
             raise DataError(f"{name} is at {path} already; it cannot be downloaded, {', '.join(DOWNLOADS)} can.")
         raise DataError(f"{name} cannot be downloaded; {', '.join(DOWNLOADS)} can. {how_to_get(name)}")
-    path = find_dataset(name)
     if path is not None:
         if _load(name, root, None, _stamp(name)).official:
             return path

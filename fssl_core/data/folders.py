@@ -128,14 +128,16 @@ def _list_classes(split: Path, folder: Path) -> Files:
             "images directly in train/ and no folder beside them."
         )
     files: Files = {}
+    loose = 0  # images beside the folders of classes
     for entry in split.iterdir():
         name = unicodedata.normalize("NFC", entry.name)  # systems differ in how they write an accent
         if entry.name.startswith(".") or not entry.is_dir():
+            loose += _is_image(entry.name)
             continue
         if name in files or not name.isprintable():
             raise DataError(f"{split} has a class {printable(name)!r} twice, or its name cannot be printed: rename it.")
         files[name] = _images_below(entry)
-    if loose := sum(map(_is_image, os.listdir(split))):
+    if loose:
         notice(f"images in {split} itself, of no class, are left out: {loose}.")
     empty = sorted(name for name, paths in files.items() if not paths)
     if not files or empty:

@@ -114,15 +114,13 @@ def _values(named: dict[str, Any], module: str, seen: set[int]) -> Iterator[str]
         elif isinstance(value, Tensor | np.ndarray | np.generic):
             array = np.ascontiguousarray(value.detach().cpu().float() if isinstance(value, Tensor) else value)
             yield f"{name}={value.dtype} {[*value.shape]} {hashlib.sha256(array.tobytes()).hexdigest()}"
-        elif isinstance(value, Mapping | list | tuple | set | frozenset) and id(value) not in seen:
+        elif isinstance(value, Mapping | SimpleNamespace | list | tuple | set | frozenset) and id(value) not in seen:
             seen.add(id(value))
+            value = vars(value) if isinstance(value, SimpleNamespace) else value
             pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
             if isinstance(value, set | frozenset):
                 pairs = ((repr(one), one) for one in sorted(value, key=repr))
             yield from _values({f"{name}[{key!r}]": one for key, one in pairs}, module, seen)
-        elif isinstance(value, SimpleNamespace) and id(value) not in seen:
-            seen.add(id(value))
-            yield from _values({f"{name}.{key}": one for key, one in vars(value).items()}, module, seen)
         elif isinstance(value, functools.partial) or getattr(value, "__module__", None) == module:
             yield from _texts(value, seen)
 
@@ -159,20 +157,25 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _text(own: Any) -> str:
     """As it is written, without comments and layout; of what nobody wrote into a file or a cell, its compiled form."""
+    if own.__name__ == "<lambda>":  # what is found of its text may end in the middle
+        return _compiled(own)
     try:
-        if getattr(own, "__name__", "") == "<lambda>":  # what is found of its text may end in the middle
-            raise TypeError
         text = dedent(inspect.getsource(own))
     except (OSError, TypeError):
-        written = [own.__qualname__]
-        if isinstance(own, type):
-            written += [pair for pair in vars(own).items() if _is_plain(pair[1]) and not pair[0].startswith("__")]
-        for function in _functions(own):
-            for code in _codes(function.__code__):
-                written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
-                written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
-        return repr(written)
+        return _compiled(own)
     try:
         return ast.unparse(ast.parse(text))
     except SyntaxError:  # what dedent cannot move: a comment or a string that begins further left
         return text
+
+
+def _compiled(own: Any) -> str:
+    """What the interpreter has of a function, or of a class with its constants."""
+    written = [own.__qualname__]
+    if isinstance(own, type):
+        written += [pair for pair in vars(own).items() if _is_plain(pair[1]) and not pair[0].startswith("__")]
+    for function in _functions(own):
+        for code in _codes(function.__code__):
+            written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]
+            written += [sorted(map(repr, one)) for one in code.co_consts if isinstance(one, frozenset)]
+    return repr(written)

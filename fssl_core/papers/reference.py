@@ -165,7 +165,7 @@ def paper_claims(key: str) -> list[Claim]:
         try:
             claims.append(Claim(**entry))
         except TypeError as error:  # a field too many or too few
-            raise DataError(f"{key}_claims.yaml, {entry.get('id')}: {str(error).partition('() ')[2]}.") from error
+            raise DataError(f"{key}_claims.yaml, {entry.get('id')}: {error}.") from error
         if claims[-1].compute not in COMPUTE:
             expected = f"compute has to be one of {', '.join(COMPUTE)}"
             raise DataError(f"{key}_claims.yaml, {claims[-1].id}: {expected}, not {claims[-1].compute!r}.")

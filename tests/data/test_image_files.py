@@ -360,6 +360,12 @@ def test_two_folders_with_one_name_are_refused(root):
         load_dataset("pets")
 
 
+def test_a_class_with_the_name_of_an_image_is_no_loose_one(root, capsys):
+    write_images(root / "pets", classes=("cat.jpg", "dog"))
+    assert load_dataset("pets").classes == ("cat.jpg", "dog")
+    assert "left out" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", [".webp", ".GIF", ".tif"])
 def test_images_of_other_formats_are_counted_aloud(root, suffix, capsys):
     folder = pets(root, "pets")
