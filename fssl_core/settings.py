@@ -123,6 +123,12 @@ def _naming_data(kind: type[Settings]) -> list[str]:
     return [name for name, hints in _hints(kind).items() if any(NAMES_DATA in _metadata(hint) for hint in hints)]
 
 
+def completed(kind: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of all fields of a run's settings, from its ``settings.json``; see :func:`added`."""
+    before = [_before(known) for known in _kinds(Settings) if known.__name__ == kind]
+    return {**(before[0] if before else {}), **identity}
+
+
 @cache
 def _before(kind: type[Settings]) -> dict[str, Any]:
     """Of the fields that were :func:`added`, the value that stands for what the code did before."""
@@ -238,7 +244,7 @@ def _words(kind: Any) -> str:
         return plain[kind]
     if kind is Settings:
         return "settings, for example AveragingSettings()"
-    made = [f"{each.__name__}()" for each in (kind, *_leaves(kind)) if not inspect.isabstract(each)]
+    made = [f"{each.__name__}()" for each in (kind, *_kinds(kind)) if not inspect.isabstract(each)]
     return ("one of " if len(made) > 1 else "") + ", ".join(made)
 
 
@@ -299,6 +305,6 @@ def check_range(name: str, value: float, low: float = -math.inf, high: float = m
         raise SettingError(name, value, bounds)
 
 
-def _leaves(kind: type) -> list[type]:
-    """The subclasses that nothing is derived from."""
-    return [leaf for each in kind.__subclasses__() for leaf in (_leaves(each) or [each])]
+def _kinds(kind: type) -> list[type]:
+    """The subclasses, and theirs."""
+    return [found for each in kind.__subclasses__() for found in (each, *_kinds(each))]

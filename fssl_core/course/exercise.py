@@ -19,7 +19,8 @@ The IDs of the exercises of a paper's notebook begin with its own, ``ldawa/table
 """
 
 import math
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -40,6 +41,7 @@ COMMON = {  # hints that every exercise has
     "type": "The answer is of another kind than it should be.",
     "other": "The result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
 }
+IN_BYTES = "Right, but in another unit: expected are bytes."
 UNIT = "This looks like a fraction or a percentage in the other's place."  # a hint that every prediction has
 
 _KNOWN: dict[str, "Exercise | Prediction"] = {}
@@ -176,14 +178,16 @@ def compare(given: Any, right: Any, *, tolerance: float = 1e-4, **mistakes: Any)
         given: the student's: a number, or a tensor or what can be made one.
         right: the right one.
         tolerance: relative to the right one, and absolute near zero.
-        **mistakes: what usual mistakes lead to, by the name of their hint; the first that fits is told.
+        **mistakes: what usual mistakes lead to, by the name of their hint; the first that fits is told. A tuple has
+            several things that one mistake leads to.
     """
     right = torch.as_tensor(right)
     given = as_tensor(given)
     if _equal(given, right, tolerance):
         return
     for hint, mistake in mistakes.items():
-        if _equal(given, torch.as_tensor(mistake), tolerance):
+        several = mistake if isinstance(mistake, tuple) else (mistake,)
+        if any(_equal(given, torch.as_tensor(one), tolerance) for one in several):
             raise Wrong(hint)
     if given.shape != right.shape:
         shown = [f"the shape {list(one.shape)}" if one.ndim else "a single number" for one in (given, right)]
@@ -195,8 +199,11 @@ def compare(given: Any, right: Any, *, tolerance: float = 1e-4, **mistakes: Any)
 
 def as_tensor(given: Any) -> Tensor:
     """An answer as a detached tensor; :class:`Wrong` for what cannot be one."""
+    if isinstance(given, list | tuple) and any(isinstance(one, Tensor) and one.ndim for one in given):
+        how = "torch.stack makes one of rows, and torch.autograd.grad returns a tuple: take its [0]"
+        raise Wrong("type", f"expected one tensor, got a {type(given).__name__} of {len(given)} tensors: {how}.")
     try:
-        return torch.as_tensor(given).detach()
+        return torch.as_tensor(given.copy() if isinstance(given, np.ndarray) else given).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise Wrong("type", f"expected a number or a tensor, got {type(given).__name__}.") from error
 
@@ -209,7 +216,8 @@ def as_number(given: Any) -> float:
         how = "without quotes" if _is_number(given) else "alone, without its unit"
         raise Wrong("type", f"expected a number, got the text {given!r}: write the number {how}.")
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, int) for part in given):
-        raise Wrong("type", f"expected a number, got two: write {given[0]}.{given[1]}, with a point.")
+        how = "without a comma between thousands, and with a point before decimals"
+        raise Wrong("type", f"expected a number, got two: write it {how}.")
     if isinstance(given, bool) or not isinstance(given, Real):
         raise Wrong("type", f"expected a number, got {type(given).__name__}.")
     if not math.isfinite(given):
@@ -231,6 +239,17 @@ def parts(given: Any, count: int, hint: str) -> list:
 def numbers(given: Any, count: int, hint: str) -> Tensor:
     """An answer as ``count`` finite numbers in float64; :class:`Wrong` for what is none."""
     return torch.tensor([as_number(as_tensor(part)) for part in parts(given, count, hint)], dtype=torch.float64)
+
+
+def check_word(given: Any, words: Iterable[str]) -> None:
+    """Raise :class:`Wrong` with the hint ``words`` unless an answer is one of these."""
+    if not (isinstance(given, str) and given in [*words]):
+        raise Wrong("words", f"{reprlib.repr(given)} is none of {', '.join(map(repr, words))}.")
+
+
+def other_units(size: float) -> tuple[float, ...]:
+    """So many bytes in kB, MB, GB, KiB, MiB and GiB."""
+    return tuple(size / base**power for base in (1000, 1024) for power in (1, 2, 3))
 
 
 def whole_number(low: int, high: int, generator: torch.Generator) -> int:

@@ -51,7 +51,7 @@ from fssl_core.files import atomic_write, write_json
 from fssl_core.notices import in_kernel, say, tell
 from fssl_core.paths import runs_root
 from fssl_core.resources import threads_of_a_run
-from fssl_core.settings import Settings, checked, flat
+from fssl_core.settings import Settings, checked, completed, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 from fssl_core.training.saver import Saver
 
@@ -464,7 +464,7 @@ def runs_table(frame: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings and provenance of a finished run, by its key.
+    """All settings and the provenance of a finished run, by its key.
 
     Raises:
         FsslError: there is no such run.
@@ -478,7 +478,7 @@ def stored_run(key: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f"There is no finished run in {folder}. Delete the folder if it is there, and run the notebook that needs "
             "it from its first cell."
         )
-    return settings["settings"], provenance
+    return completed(settings["kind"], settings["settings"]), provenance
 
 
 def _sweep(runs: list[Run], show: bool) -> Sweep:
@@ -498,7 +498,8 @@ def _durations(kinds: set[str]) -> Iterator[tuple[dict[str, Any], float]]:
                 read_json(path.parent, "provenance.json"),
             )
             if stored and provenance and stored.get("kind") in kinds:
-                yield {"kind": stored["kind"], **flat(stored["settings"])}, float(provenance["seconds"])
+                values = completed(stored["kind"], stored["settings"])
+                yield {"kind": stored["kind"], **flat(values)}, float(provenance["seconds"])
 
 
 def digests_of(settings: Iterable[Settings]) -> dict[str, str | None]:

@@ -177,7 +177,10 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
     [
         ("30 %", "Expected a number, got the text '30 %': write the number alone, without its unit."),
         ("30", "Expected a number, got the text '30': write the number without quotes."),
-        ((30, 5), "Expected a number, got two: write 30.5, with a point."),
+        (
+            (5, 800),
+            "Expected a number, got two: write it without a comma between thousands, and with a point before decimals.",
+        ),
         (float("nan"), "Expected a finite number, got nan."),
         (True, "Expected a number, got bool."),
     ],

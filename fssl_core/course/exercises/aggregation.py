@@ -83,7 +83,7 @@ def combined(answer, generator) -> None:
     if all(layer.shape == rows.shape for layer, rows in zip(layers, received, strict=True)):
         raise Wrong("rows")
     for layer, rows in zip(layers, received, strict=True):
-        if layer.numel() != rows.shape[1]:
+        if layer.shape != rows.shape[1:]:
             raise Wrong(
                 "shape", f"a layer of the answer has the shape {[*layer.shape]}; expected is [{rows.shape[1]}]."
             )

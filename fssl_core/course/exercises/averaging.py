@@ -3,7 +3,17 @@
 import torch
 from torch import nn
 
-from fssl_core.course.exercise import Wrong, as_number, as_tensor, compare, exercise, prediction, whole_number
+from fssl_core.course.exercise import (
+    IN_BYTES,
+    Wrong,
+    as_number,
+    as_tensor,
+    compare,
+    exercise,
+    other_units,
+    prediction,
+    whole_number,
+)
 from fssl_core.data.partitions import heterogeneity
 from fssl_core.federation.aggregation import SHARES
 from fssl_core.federation.clients import ClientMatrix, divergence
@@ -111,6 +121,7 @@ def unlikeness(answer, generator):
     "the model.",
     one_way_numbers="These are numbers, not bytes: a float32 takes four. And the model crosses twice in a round.",
     bits="These are bits. A byte has eight.",
+    unit=IN_BYTES,
 )
 def round_bytes(answer, generator):
     width = 4 * whole_number(1, 4, generator)
@@ -127,6 +138,7 @@ def round_bytes(answer, generator):
         one_way_no_buffers=float(4 * matrix.parameters),
         one_way_numbers=float(matrix.elements),
         bits=float(2 * 32 * matrix.elements),
+        unit=other_units(2 * 4 * matrix.elements),
     )
 
 

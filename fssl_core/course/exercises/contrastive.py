@@ -142,7 +142,7 @@ def ema(answer, generator):
     order="The keys are in another order than expected: the oldest first, new ones at the end.",
 )
 def queue(answer, generator):
-    size, keys = 8, torch.randn(3, 5, 2, generator=generator)
+    size, keys = 8, torch.randn(17, 2, generator=generator).split([3, 3, 3, 8])  # half full, full, and all new
     engines, given = KeyQueue(size, 2), torch.empty(0, 2)
     for held, batch in enumerate(keys):
         before = given

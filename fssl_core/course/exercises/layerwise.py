@@ -5,7 +5,17 @@ import torch
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.layerwise import round_bytes as counted_bytes
 from fssl_core.costs.parts import Encoder, Model, Part
-from fssl_core.course.exercise import Wrong, as_number, compare, exercise, parts, prediction, whole_number
+from fssl_core.course.exercise import (
+    IN_BYTES,
+    Wrong,
+    as_number,
+    compare,
+    exercise,
+    other_units,
+    parts,
+    prediction,
+    whole_number,
+)
 from fssl_core.federation.schedule import KINDS, Stage, schedule
 
 
@@ -86,6 +96,7 @@ def computation(answer, generator) -> None:
     progressive="That is the ratio of progressive training.",
     last_stage="That is the ratio in the last stage. Earlier stages are cheaper: take the mean over all of them.",
     inverse="That is how many times cheaper it is; asked for is the part that is left.",
+    percent="Expected is a fraction.",
 )
 def ratio(answer, generator) -> None:
     count = whole_number(3, 20, generator)
@@ -104,6 +115,7 @@ def ratio(answer, generator) -> None:
         progressive=of("progressive") / whole,
         last_stage=(count + 2) / (3 * count),
         inverse=whole / of("layer-wise"),
+        percent=100 * of("layer-wise") / whole,
     )
 
 
@@ -115,6 +127,7 @@ def ratio(answer, generator) -> None:
     no_heads="The heads are trained in every stage, so they are sent in every round.",
     all_present="Layer-wise, units that are finished are not sent again.",
     new_only="Progressive training changes all units that are there, so all of them are sent.",
+    unit=IN_BYTES,
 )
 def traffic(answer, generator) -> None:
     count = 5
@@ -134,6 +147,7 @@ def traffic(answer, generator) -> None:
             values=right / 4,
             values_one_way=right / 8,
             no_heads=float(right - 8 * heads),
+            unit=other_units(right),
             **{hint: 8.0 * (values + heads) for hint, values in other.items()},
         )
 

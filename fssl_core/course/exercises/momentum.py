@@ -15,6 +15,7 @@ from fssl_core.evaluation.identifiability import client_identifiability
     linear="Each step keeps a share of what was left, so what is kept shrinks by a factor, not by a difference.",
     forgotten="This is what has come in since. Expected is what is left of the start.",
     once="This is what is left after one step.",
+    percent="Expected is a fraction.",
 )
 def memory(answer, generator):
     decay = 0.9 + 0.09 * torch.rand((), generator=generator).item()
@@ -25,6 +26,7 @@ def memory(answer, generator):
         linear=1 - steps * (1 - decay),
         forgotten=1 - decay**steps,
         once=decay,
+        percent=100 * decay**steps,
     )
 
 
@@ -131,6 +133,7 @@ def signature(record):
     nothing="This is the loss of a model that knows nothing. It can tell by the signature which keys cannot be meant.",
     gain="This is how much the loss falls. Expected is what is left of it.",
     others="It rules out the keys of the other clients, and has to guess among those of its own.",
+    binary="The loss is in nats: the natural logarithm.",
 )
 def shortcut(answer, generator):
     clients = whole_number(2, 30, generator)
@@ -141,4 +144,5 @@ def shortcut(answer, generator):
         nothing=math.log(keys),
         gain=math.log(clients),
         others=math.log(keys - keys / clients),
+        binary=math.log2(keys / clients),
     )

@@ -7,7 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.costs.modular import phase2_bytes
-from fssl_core.course.exercise import Wrong, as_tensor, compare, exercise, prediction, whole_number
+from fssl_core.course.exercise import (
+    IN_BYTES,
+    Wrong,
+    as_tensor,
+    check_word,
+    compare,
+    exercise,
+    other_units,
+    prediction,
+    whole_number,
+)
 from fssl_core.models.layers import norm_layer
 from fssl_core.models.twin_norm import TwinNorm
 
@@ -17,6 +27,8 @@ NORMS = {  # that depend on other images or not: kind, and whether the layer is 
     "group": ("group", True),
     "twin": ("twin", True),
 }
+
+NO_EPSILON = "Nearly. Add epsilon to the variance, under the root."
 
 
 @prediction(
@@ -41,11 +53,12 @@ def twin(record) -> float:
     all_channels="All channels of an image share one mean in your answer. There are several groups.",
     unbiased="Nearly. Normalisations take the biased variance: divide by n, not by n - 1.",
     no_root="Divide by the standard deviation, not by the variance.",
+    no_epsilon=NO_EPSILON,
 )
 def group_norm(answer, generator) -> None:
     x = 2 * torch.randn(4, 6, 2, 2, generator=generator, dtype=torch.float64)
     x += torch.randn(4, 6, 1, 1, generator=generator, dtype=torch.float64)
-    groups = 3
+    x, groups = x / 100, 3  # of a variance beside which epsilon shows
     grouped = x.unflatten(1, (groups, -1))
     dims = (2, 3, 4)
     centred = grouped - grouped.mean(dims, keepdim=True)
@@ -58,12 +71,13 @@ def group_norm(answer, generator) -> None:
         all_channels=F.group_norm(x, 1),
         unbiased=(centred / (grouped.var(dims, keepdim=True) + 1e-5).sqrt()).flatten(1, 2),
         no_root=(centred / (variance + 1e-5)).flatten(1, 2),
+        no_epsilon=(centred / variance.sqrt()).flatten(1, 2),
     )
 
 
 @exercise(
     "normalisation/others",
-    names="Return a set of names out of: batch, training; batch, evaluation; group; twin.",
+    words="The answer is a set of names.",
     training="One of them takes mean and variance from the whole batch, and you left it out.",
     evaluation="In evaluation mode batch norm uses the running statistics, whatever is in the batch.",
     twin="Twin norm looks at the other view of the same image, never at another image.",
@@ -78,8 +92,8 @@ def others(answer, generator) -> None:
         if not torch.allclose(layer(one)[0], layer(other)[0]):
             found.add(name)
     given = list(answer) if isinstance(answer, Iterable) and not isinstance(answer, str) else [answer]
-    if not all(name in list(NORMS) for name in given):
-        raise Wrong("names")
+    for name in given:
+        check_word(name, NORMS)
     for name in sorted(found ^ set(given)):
         raise Wrong(name.rpartition(" ")[2])
 
@@ -93,11 +107,12 @@ def others(answer, generator) -> None:
     each_channel="Every channel has its own mean in your answer; a group of channels shares one.",
     unbiased="Nearly. Normalisations take the biased variance: divide by n, not by n - 1.",
     groups="You have `per_group` groups. Expected are groups of `per_group` channels.",
+    no_epsilon=NO_EPSILON,
 )
 def twin_norm(answer, generator) -> None:
     x = torch.randn(8, 8, 3, 3, generator=generator)
     x += torch.randn(8, 8, 1, 1, generator=generator)
-    per_group = 4
+    x, per_group = x / 100, 4  # of a variance beside which epsilon shows
     twins = x.view(2, 4, 2, per_group, 3, 3)  # [views, K, G, channels, H, W]
     spread, centre = torch.var_mean(twins, dim=(0, 3, 4, 5), keepdim=True)
     neighbours = torch.cat([x[0::2], x[1::2]])
@@ -115,6 +130,7 @@ def twin_norm(answer, generator) -> None:
         each_channel=TwinNorm(8, 1)(x).detach(),
         unbiased=((twins - centre) / (spread + 1e-5).sqrt()).view_as(x),
         groups=TwinNorm(8, 8 // per_group)(x).detach(),
+        no_epsilon=((twins - centre) / twins.var((0, 3, 4, 5), correction=0, keepdim=True).sqrt()).view_as(x),
     )
 
 
@@ -156,6 +172,7 @@ def partners(answer, generator) -> None:
     one_pair="Several pairs are sent of each image.",
     values="You count values. How many bytes has a float32?",
     both_ways="Clients send, and the rServer sends nothing back.",
+    unit=IN_BYTES,
 )
 def sent(answer, generator) -> None:
     channels, side, images, pairs = (
@@ -170,4 +187,5 @@ def sent(answer, generator) -> None:
         one_pair=right / pairs,
         values=right / 4,
         both_ways=2 * right,
+        unit=other_units(right),
     )

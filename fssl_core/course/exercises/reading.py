@@ -8,7 +8,7 @@ import torch
 from fssl_core.claims.estimation import Cells, Estimate
 from fssl_core.claims.rules import Statement, ahead
 from fssl_core.claims.verdict import BY_ANSWER
-from fssl_core.course.exercise import Wrong, compare, exercise, numbers, prediction, whole_number
+from fssl_core.course.exercise import Wrong, check_word, compare, exercise, numbers, prediction, whole_number
 
 WHO = {  # speaks of a claim: by whether the paper prints numbers of it, and whether something of ours was judged
     (True, True): "both",
@@ -106,7 +106,7 @@ def paired(answer, generator) -> None:
 
 @exercise(
     "reading/verdict",
-    words="Return one of: reproduced, contradicted, inconclusive.",
+    words="The answer is a word.",
     point="You look at the estimate alone, or at one end of the interval. An interval with zero inside leaves both "
     "answers possible.",
     absence="An interval that holds zero does not contradict the claim: it decides nothing.",
@@ -126,8 +126,7 @@ def verdict(answer, generator) -> None:
                 low, high = outcome.estimate.interval()
                 right = BY_ANSWER[outcome.answer()]
                 given = answer(low, high, learned)
-                if given not in BY_ANSWER.values():
-                    raise Wrong("words")
+                check_word(given, BY_ANSWER.values())
                 if given == right:
                     continue
                 if not learned:
@@ -145,14 +144,18 @@ def verdict(answer, generator) -> None:
     mean_only="The mean is above, but with so few seeds that may be an accident: look at the interval's lower end.",
     too_strict="These models learned: all of the interval is above the better of the two baselines.",
     not_paired="Take the difference to the untrained model seed by seed, then its interval.",
+    interval="The mean is above, but its interval of 95 % holds zero. It goes t standard errors to either side.",
+    no_root="That is how far single runs spread. The standard error of their mean is smaller by the root of n.",
 )
 def learned(answer, generator) -> None:
     cases = {  # accuracy, spread, untrained: what goes wrong in each
         "chance_only": (30.0, 0.5, 38.0),
         "untrained_only": (8.0, 0.3, 5.0),
         "mean_only": (42.0, 9.0, 38.0),
+        "interval": (42.0, 3.8, 38.0),  # 1.96 standard errors are not enough, nor one spread
         "not_paired": (42.0, 0.5, 38.0),
         "too_strict": (60.0, 1.0, 38.0),
+        "no_root": (60.0, 10.0, 38.0),
     }
     chance = 10.0
     for mistake, (accuracy, spread, base) in cases.items():
@@ -212,7 +215,7 @@ def same(answer, generator) -> None:
 
 @exercise(
     "reading/speaks",
-    words="Return one of: both, the paper alone, our runs alone, nobody.",
+    words="The answer is one of four texts.",
     itself="The paper's table satisfies the paper's sentence, and nothing of ours was judged: that is the paper "
     "compared with itself.",
     inconclusive="Inconclusive is no verdict, but something was run: our runs speak, if not clearly.",
@@ -225,8 +228,7 @@ def speaks(answer, generator) -> None:
         for ours in ("not run", "inconclusive", "reproduced", "contradicted"):
             right = WHO[consistent is not None, ours != "not run"]
             given = answer(consistent, ours)
-            if given not in WHO.values():
-                raise Wrong("words")
+            check_word(given, WHO.values())
             if given == right:
                 continue
             if right == "the paper alone":

@@ -168,6 +168,16 @@ def push(queue, keys, size):
     return keys
 
 
+# %% contrastive/queue: shape
+def push(queue, keys, size):
+    return torch.cat([queue[len(queue) + len(keys) - size :], keys])
+
+
+# %% contrastive/queue: grows
+def push(queue, keys, size):
+    return torch.cat([queue[-(size - len(keys)) :], keys])
+
+
 # %% contrastive/ema
 def ema(momentum, online, decay):
     return decay * momentum + (1 - decay) * online

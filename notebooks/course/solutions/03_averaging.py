@@ -164,6 +164,11 @@ def round_bytes(model):
     return 4 * sum(value.numel() for value in model.state_dict().values())
 
 
+# %% averaging/round_bytes: unit
+def round_bytes(model):
+    return 2 * 4 * sum(value.numel() for value in model.state_dict().values()) / 1e6
+
+
 # %% averaging/round_bytes: no_buffers
 def round_bytes(model):
     return 2 * 4 * sum(value.numel() for value in model.parameters())

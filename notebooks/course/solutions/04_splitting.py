@@ -115,6 +115,11 @@ def epoch_bytes(latent, images, elements, syncs):
     return 4 * (latent * images + 2 * elements * syncs)
 
 
+# %% splitting/epoch_bytes: unit
+def epoch_bytes(latent, images, elements, syncs):
+    return 4 * 2 * (latent * images + elements * syncs) / 1024
+
+
 # %% splitting/epoch_bytes: one_way
 def epoch_bytes(latent, images, elements, syncs):
     return 4 * (2 * latent * images + elements * syncs)

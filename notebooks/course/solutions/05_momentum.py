@@ -11,6 +11,11 @@ def memory(decay, steps):
     return decay**steps
 
 
+# %% momentum/memory: percent
+def memory(decay, steps):
+    return 100 * decay**steps
+
+
 # %% momentum/memory: linear
 def memory(decay, steps):
     return 1 - steps * (1 - decay)
@@ -168,3 +173,8 @@ def shortcut(keys, clients):
 # %% momentum/shortcut: others
 def shortcut(keys, clients):
     return math.log(keys - keys / clients)
+
+
+# %% momentum/shortcut: binary
+def shortcut(keys, clients):
+    return math.log2(keys / clients)

@@ -95,6 +95,11 @@ def combine(beta, received):
     return torch.cat([beta[:, layer] @ rows for layer, rows in enumerate(received)])
 
 
+# %% aggregation/combine: shape
+def combine(beta, received):
+    return [beta[:, layer][None] @ rows for layer, rows in enumerate(received)]
+
+
 # %% aggregation/combine: rows
 def combine(beta, received):
     return [beta[:, layer : layer + 1] * rows for layer, rows in enumerate(received)]

@@ -115,6 +115,12 @@ def ratio(count):
     return 1 / count
 
 
+# %% layerwise/ratio: percent
+def ratio(count):
+    layer_wise = sum(3 + (stage - 1) for stage in range(1, count + 1))
+    return 100 * layer_wise / (count * 3 * count)
+
+
 # %% layerwise/ratio: progressive
 def ratio(count):
     return sum(range(1, count + 1)) / count**2
@@ -141,6 +147,12 @@ def traffic(kind, stage, sizes, heads):
 def traffic(kind, stage, sizes, heads):
     sent = sizes[stage - 1] if kind == "layer-wise" else sum(sizes[:stage])
     return 4 * (sent + heads)
+
+
+# %% layerwise/traffic: unit
+def traffic(kind, stage, sizes, heads):
+    sent = sizes[stage - 1] if kind == "layer-wise" else sum(sizes[:stage])
+    return 2 * 4 * (sent + heads) / 2**20
 
 
 # %% layerwise/traffic: values

@@ -59,6 +59,13 @@ def group_norm(x, groups):
     return ((grouped - mean) / (variance + 1e-5)).flatten(1, 2)
 
 
+# %% normalisation/group_norm: no_epsilon
+def group_norm(x, groups):
+    grouped = x.unflatten(1, (groups, -1))
+    variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
+    return ((grouped - mean) / variance.sqrt()).flatten(1, 2)
+
+
 # %% normalisation/others
 answer = {"batch, training"}
 
@@ -79,11 +86,11 @@ answer = {"batch, training", "twin"}
 answer = {"batch, training", "group"}
 
 
-# %% normalisation/others: names
+# %% normalisation/others: words
 answer = {"batch"}
 
 
-# %% normalisation/others: names
+# %% normalisation/others: words
 answer = [["batch, training"]]
 
 
@@ -111,6 +118,12 @@ def sent_bytes(shape, images, pairs):
     return 2 * pairs * images * channels * height * width
 
 
+# %% normalisation/bytes: unit
+def sent_bytes(shape, images, pairs):
+    channels, height, width = shape
+    return 4 * 2 * pairs * images * channels * height * width / 2**30
+
+
 # %% normalisation/bytes: both_ways
 def sent_bytes(shape, images, pairs):
     channels, height, width = shape
@@ -122,6 +135,13 @@ def twin_norm(x, per_group):
     twins = x.unflatten(0, (2, -1)).unflatten(2, (-1, per_group))  # [2, K, G, channels, H, W]
     variance, mean = torch.var_mean(twins, dim=(0, 3, 4, 5), correction=0, keepdim=True)
     return ((twins - mean) / (variance + 1e-5).sqrt()).reshape(x.shape)
+
+
+# %% normalisation/twin_norm: no_epsilon
+def twin_norm(x, per_group):
+    twins = x.unflatten(0, (2, -1)).unflatten(2, (-1, per_group))
+    variance, mean = torch.var_mean(twins, dim=(0, 3, 4, 5), correction=0, keepdim=True)
+    return ((twins - mean) / variance.sqrt()).reshape(x.shape)
 
 
 # %% normalisation/twin_norm: apart

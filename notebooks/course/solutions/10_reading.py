@@ -142,6 +142,24 @@ def learned(accuracies, untrained, chance):
     return 3 < mean(above) < 10 and stdev(above) < 2
 
 
+# %% reading/learned: interval
+def learned(accuracies, untrained, chance):
+    above = [ours - max(base, chance) for ours, base in zip(accuracies, untrained, strict=True)]
+    return mean(above) - 1.96 * stdev(above) / len(above) ** 0.5 > 0
+
+
+# %% reading/learned: interval
+def learned(accuracies, untrained, chance):
+    above = [ours - max(base, chance) for ours, base in zip(accuracies, untrained, strict=True)]
+    return mean(above) - stdev(above) > 0
+
+
+# %% reading/learned: no_root
+def learned(accuracies, untrained, chance):
+    above = [ours - max(base, chance) for ours, base in zip(accuracies, untrained, strict=True)]
+    return bool(mean(above) - t.ppf(0.975, len(above) - 1) * stdev(above) > 0)
+
+
 # %% reading/learned: truth
 def learned(accuracies, untrained, chance):
     return mean(accuracies) - max(mean(untrained), chance)
