@@ -26,7 +26,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.downstream import DownstreamSettings, HeadResult
 from fssl_core.evaluation.features import check_features
 from fssl_core.random import generator
-from fssl_core.settings import Count, NonNegative, Range, check_range
+from fssl_core.settings import Count, NonNegative, Range
 
 
 @dataclass(frozen=True)
@@ -64,72 +64,6 @@ def labelled_subset(images: int, label_fraction: float, seed: int) -> Tensor:
     return torch.randperm(images, generator=generator(seed, "labelled images"))[:labels]
 
 
-@in_full_precision
-def semi_supervised(
-    labelled_x: Tensor,
-    labelled_y: Tensor,
-    test_x: Tensor,
-    test_y: Tensor,
-    *,
-    classes: int,
-    hidden: int = 512,
-    epochs: int = 100,
-    batch: int = 128,
-    learning_rate: float = 1e-3,
-    decay_epochs: tuple[int, ...] = (60, 80),
-    seed: int = 0,
-) -> SemiSupervisedResult:
-    """Train a head with one hidden layer on a few labelled features and test it after every epoch.
-
-    Args:
-        labelled_x: features [N, D], any scale, N >= 2; all tensors on one device.
-        labelled_y: int64 [N], in [0, classes); a class may be missing.
-        test_x: features [M, D].
-        test_y: int64 [M].
-        classes: number of classes.
-        hidden: width of the hidden layer.
-        epochs: passes over the labelled features.
-        batch: features per step; the last step of an epoch takes the rest, unless that is a single one, which batch
-            norm cannot normalise: it is left out of this epoch.
-        learning_rate: Adam's, at the start.
-        decay_epochs: numbers of finished epochs after which the rate is divided by ten.
-        seed: decides the initial weights and the order; equal arguments give equal results.
-
-    Raises:
-        SettingError: ``hidden`` or ``epochs`` is less than 1, ``batch`` less than 2, or ``learning_rate`` negative.
-        DataError: shapes do not fit, fewer than two features are labelled, features are not finite, or a label is
-            outside [0, classes).
-    """
-    for name, value, low in (("hidden", hidden, 1), ("epochs", epochs, 1), ("batch", batch, 2)):
-        check_range(name, value, low)
-    check_range("learning_rate", learning_rate, 0)
-    check_features("labelled images", labelled_x, labelled_y, classes)
-    check_features("test set", test_x, test_y, classes, like=labelled_x)
-    if len(labelled_x) < 2:
-        raise DataError("Batch norm needs at least 2 labelled images, got 1: label more of them.")
-
-    device = labelled_x.device
-    labelled_x, test_x = labelled_x.detach().float(), test_x.detach().float()
-    head = _head(labelled_x.shape[1], hidden, classes, generator(seed, "head-init")).to(device)
-    optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate, fused=True)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=decay_epochs, gamma=0.1)
-    accuracy = torch.empty(epochs, dtype=torch.float64, device=device)
-    for epoch in range(epochs):
-        order = torch.randperm(len(labelled_x), generator=generator(seed, "head", epoch)).to(device)
-        for rows in order.split(batch):
-            if len(rows) == 1:
-                continue
-            optimizer.zero_grad()
-            F.cross_entropy(head(labelled_x[rows]), labelled_y[rows]).backward()
-            optimizer.step()
-        schedule.step()
-        head.eval()
-        with torch.no_grad():
-            accuracy[epoch] = (head(test_x).argmax(1) == test_y).double().mean()
-        head.train()
-    return SemiSupervisedResult(tuple(accuracy.tolist()), head.eval().requires_grad_(False))
-
-
 def _head(features: int, hidden: int, classes: int, start: torch.Generator) -> nn.Sequential:
     """Linear - batch norm - ReLU - Linear on the CPU, with PyTorch's initialisation drawn from ``start``.
 
@@ -159,24 +93,46 @@ class SemiSupervisedSettings(DownstreamSettings):
     epochs: Count = 100
     batch: Annotated[int, Range(2)] = 128
     learning_rate: NonNegative = 1e-3
-    decay_epochs: tuple[Count, ...] = (60, 80)
+    decay_epochs: tuple[Count, ...] = (60, 80)  # finished epochs after which the rate is divided by ten
 
     def labelled_images(self, data: Dataset) -> Tensor:
         return labelled_subset(len(data.train), self.label_fraction, self.seed)
 
+    @in_full_precision
     def train_head(
         self, train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, classes: int
     ) -> SemiSupervisedResult:
-        return semi_supervised(
-            train_x,
-            train_y,
-            test_x,
-            test_y,
-            classes=classes,
-            hidden=self.hidden,
-            epochs=self.epochs,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            decay_epochs=self.decay_epochs,
-            seed=self.seed,
-        )
+        """Train a head with one hidden layer in float32, also inside ``torch.autocast``, and test it after every epoch.
+
+        A class may have no labelled image. The last step of an epoch takes the rest, unless that is a single image,
+        which batch norm cannot normalise: it is left out of this epoch.
+
+        Raises:
+            DataError: shapes do not fit, fewer than two images are labelled, features are not finite, or a label is
+                outside [0, classes).
+        """
+        check_features("labelled images", train_x, train_y, classes)
+        check_features("test set", test_x, test_y, classes, like=train_x)
+        if len(train_x) < 2:
+            raise DataError("Batch norm needs at least 2 labelled images, got 1: label more of them.")
+
+        device = train_x.device
+        train_x, test_x = train_x.detach().float(), test_x.detach().float()
+        head = _head(train_x.shape[1], self.hidden, classes, generator(self.seed, "head-init")).to(device)
+        optimizer = torch.optim.Adam(head.parameters(), lr=self.learning_rate, fused=True)
+        schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones=self.decay_epochs, gamma=0.1)
+        accuracy = torch.empty(self.epochs, dtype=torch.float64, device=device)
+        for epoch in range(self.epochs):
+            order = torch.randperm(len(train_x), generator=generator(self.seed, "head", epoch)).to(device)
+            for rows in order.split(self.batch):
+                if len(rows) == 1:
+                    continue
+                optimizer.zero_grad()
+                F.cross_entropy(head(train_x[rows]), train_y[rows]).backward()
+                optimizer.step()
+            schedule.step()
+            head.eval()
+            with torch.no_grad():
+                accuracy[epoch] = (head(test_x).argmax(1) == test_y).double().mean()
+            head.train()
+        return SemiSupervisedResult(tuple(accuracy.tolist()), head.eval().requires_grad_(False))

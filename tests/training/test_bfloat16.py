@@ -11,7 +11,7 @@ from fssl_core.devices import autocast, in_full_precision
 from fssl_core.evaluation.fine_tuning import FineTuneSettings, FineTuning
 from fssl_core.evaluation.landscape import held_out_loss
 from fssl_core.evaluation.linear_probe import linear_probe
-from fssl_core.evaluation.semi_supervised import semi_supervised
+from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
 from fssl_core.models import GlobalPool, build_backbone
 from fssl_core.objectives import SimCLR
 from fssl_core.random import generator
@@ -72,9 +72,10 @@ def gaussians(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return centres[labels] + torch.randn(count, 32, generator=generator(seed, "points")), labels
 
 
+FEW_LABELS = SemiSupervisedSettings(pretraining=ENGINES["SimCLR"](), epochs=20, hidden=32)
 HEADS = {
     "linear probe": lambda *data: linear_probe(*data, classes=10, epochs=100).accuracy,
-    "few labels": lambda *data: semi_supervised(*data, classes=10, epochs=20, hidden=32).accuracy,
+    "few labels": lambda *data: FEW_LABELS.train_head(*data, classes=10).accuracy,
 }
 
 
