@@ -31,7 +31,6 @@ except ImportError as error:
 
 KEY = 32  # bytes of an X25519 or Ed25519 key
 SIGNATURE = 64  # bytes of an Ed25519 signature
-COMMITMENT = 32  # bytes of a SHA-256
 SEED = 16  # bytes of a seed, which is a key of AES-128, and of a share of one
 PIECE = 2**16  # words at a time: mask and sum stay in the processor's cache
 FINEST = 2**8  # steps that a client's part of a value of 1 has at least: below, rounding takes too much of the client

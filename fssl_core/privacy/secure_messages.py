@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fssl_core.errors import FsslError
-from fssl_core.privacy.masks import COMMITMENT, FINEST, KEY, SIGNATURE, WORDS
+from fssl_core.privacy.masks import FINEST, WORDS
 from fssl_core.settings import Settings, check_choice, check_range
 
 NUMBER = 4  # bytes of a client's number
@@ -71,10 +71,27 @@ def statement(kind: str, round_number: int, clients: Iterable[int]) -> bytes:
 
 
 @dataclass(frozen=True, eq=False)
-class PublicKeys:
-    """Two keys, the commitment to a seed, and a signature under all that."""
+class Message:
+    """What a client sends in a step."""
 
     client: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the content, without who sent it and what frames it."""
+        return sum(_size(value) for name, value in vars(self).items() if name != "client")
+
+
+def _size(content: bytes | np.ndarray | Mapping[int, bytes]) -> int:
+    if isinstance(content, Mapping):
+        return sum(map(len, content.values()))
+    return memoryview(content).nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class PublicKeys(Message):
+    """Two keys, the commitment to a seed, and a signature under all that."""
+
     masking: bytes
     messages: bytes
     commitment: bytes
@@ -84,59 +101,31 @@ class PublicKeys:
         """What the signature is under."""
         return statement("keys", round_number, [self.client]) + self.masking + self.messages + self.commitment
 
-    @property
-    def size(self) -> int:
-        """Bytes, as of the other messages: of the content, without who sent it and what frames it."""
-        return 2 * KEY + COMMITMENT + SIGNATURE
-
 
 @dataclass(frozen=True, eq=False)
-class SealedShares:
+class SealedShares(Message):
     """By receiver, what only that client can read: 48 bytes in 64."""
 
-    client: int
     sealed: Mapping[int, bytes]
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.sealed.values()))
-
 
 @dataclass(frozen=True, eq=False)
-class MaskedModel:
+class MaskedModel(Message):
     """Words ``[P]``, unsigned."""
 
-    client: int
     words: np.ndarray
 
-    @property
-    def size(self) -> int:
-        return self.words.nbytes
-
 
 @dataclass(frozen=True, eq=False)
-class Consistency:
+class Consistency(Message):
     """A signature under the list of survivors."""
 
-    client: int
     signature: bytes
-
-    @property
-    def size(self) -> int:
-        return SIGNATURE
 
 
 @dataclass(frozen=True, eq=False)
-class Unmasking:
+class Unmasking(Message):
     """By the client whose secret it is, a share of its seed (16 bytes) or of its masking key (32 bytes)."""
 
-    client: int
     seeds: Mapping[int, bytes]
     masking: Mapping[int, bytes]
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, [*self.seeds.values(), *self.masking.values()]))
-
-
-Message = PublicKeys | SealedShares | MaskedModel | Consistency | Unmasking
