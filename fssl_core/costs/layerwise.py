@@ -192,11 +192,7 @@ def resources(
     )
     sent = communication_bytes(stages_, model)
     macs = training_macs(
-        stages_,
-        model,
-        views=VIEWS[ssl_method],
-        head_views=head_views,
-        alignment=add_on == "representation alignment",
+        stages_, model, views=VIEWS[ssl_method], head_views=head_views, alignment=add_on == "representation alignment"
     )
     if method == "FedCA":
         sent += dictionary_bytes(rounds, CLIENTS, COCO_IMAGES // CLIENTS, batch_size)

@@ -280,9 +280,7 @@ def adjust_hue(x: Tensor, shift: Tensor) -> Tensor:
     smallest, largest = x.aminmax(dim=1)
     chroma = largest - smallest
     hue = torch.where(
-        red == largest,
-        green - blue,
-        torch.where(green == largest, blue - red + 2 * chroma, red - green + 4 * chroma),
+        red == largest, green - blue, torch.where(green == largest, blue - red + 2 * chroma, red - green + 4 * chroma)
     )
     hue.div_(chroma.clamp(min=1e-12)).add_(6 * shift.view(-1, 1, 1))  # in sixths of the circle
     hue.sub_(hue.div(6).floor_(), alpha=6)  # in [0, 6]

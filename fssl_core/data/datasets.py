@@ -207,11 +207,7 @@ BY_HAND = {  # how to get the sets that torchvision does not fetch into {place}
 
 
 def load_dataset(
-    name: str,
-    *,
-    device: torch.device | str = "cpu",
-    image_size: int | None = None,
-    train_images: int | None = None,
+    name: str, *, device: torch.device | str = "cpu", image_size: int | None = None, train_images: int | None = None
 ) -> Dataset:
     """A set by name, wholly on ``device``.
 

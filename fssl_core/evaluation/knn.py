@@ -21,13 +21,7 @@ KNN_BLOCK = 1024  # queries handled at a time; memory is about ``KNN_BLOCK * N``
 @torch.no_grad()
 @in_full_precision
 def knn_accuracy(
-    bank: Tensor,
-    bank_labels: Tensor,
-    queries: Tensor,
-    query_labels: Tensor,
-    *,
-    k: int = 200,
-    temperature: float = 0.1,
+    bank: Tensor, bank_labels: Tensor, queries: Tensor, query_labels: Tensor, *, k: int = 200, temperature: float = 0.1
 ) -> float:
     """Fraction of queries whose class wins the vote of their ``k`` most similar features in the bank.
 

@@ -86,11 +86,7 @@ def upsamplings(latent_shape: Shape, image_shape: Shape) -> int:
 
 
 def build_decoder(
-    name: str,
-    latent_shape: Shape,
-    image_shape: Shape,
-    *,
-    generator: torch.Generator | None = None,
+    name: str, latent_shape: Shape, image_shape: Shape, *, generator: torch.Generator | None = None
 ) -> nn.Sequential:
     """A decoder on the CPU with its first values, from ``[B, c, h, w]`` to images ``[B, C, H, W]`` in (0, 1).
 

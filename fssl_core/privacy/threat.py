@@ -119,12 +119,7 @@ class ReconstructionThreat(ThreatModel):
 
 
 def two_servers(
-    *,
-    collusion: bool,
-    datamix: bool,
-    secure_aggregation: bool = False,
-    surrogate: str = "random",
-    unmix: bool = False,
+    *, collusion: bool, datamix: bool, secure_aggregation: bool = False, surrogate: str = "random", unmix: bool = False
 ) -> ReconstructionThreat:
     """A case of MFCL, Section 5.6.2.
 
