@@ -86,10 +86,6 @@ class FineTuneSettings(TransferSettings):
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Pre-train unless that run is finished, or from scratch; fine-tune, from the last epoch's checkpoint if any.
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`.
-            progress: called as ``progress(done, total, **figures)`` after each epoch.
-
         Returns:
             the run's summary: metrics on the full test set as fractions, the same as means over batches of it
             (``fine_tune_batch_...``), the accuracy of chance, and the number of labelled images. The table ``metrics``

@@ -84,10 +84,6 @@ class LandscapeSettings(Settings):
         Tables: ``path`` with the round, x and y of each kept model; ``circles`` with ``radius`` (share of the norm)
         and ``loss_increase``; ``ring`` with x and y of the first circle; ``surface`` with x, y and loss.
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of`` and the writers are used.
-            progress: called as ``progress(done, total)`` after each evaluation of the loss.
-
         Returns:
             the run's summary: ``path_ratio`` and ``late_turning_degrees`` of the path in the plane, and with
             ``full_`` before them those of the path in the space of all parameters; ``circle_loss_increase`` at the

@@ -127,11 +127,6 @@ class InversionSettings(Settings):
         ``reconstructions``: of the first attacked images the uint8 ``originals`` ``[images, C, H, W]`` and
         ``reconstructions`` ``[targets, images, C, H, W]``.
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of``, the checkpoint and the writers
-                are used.
-            progress: called as ``progress(done, total)`` after each epoch of each group of targets.
-
         Returns:
             the run's summary: means over the targets.
         """

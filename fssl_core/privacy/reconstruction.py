@@ -133,10 +133,6 @@ class ReconstructionSettings(Settings):
         ``reconstructions``, all uint8: the ``originals`` ``[N, C, H, W]``, the ``views`` that were attacked and the
         ``reconstructions`` of them, both ``[V, N, C, H, W]`` with V of 2, or 1 for test images.
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which ``result_of`` and the writers are used.
-            progress: called as ``progress(done, total)``.
-
         Returns:
             the run's summary. Means over the attacked views, with standard errors: mse, psnr in decibel, ssim; and
             :func:`~fssl_core.privacy.image_quality.explained`. The same of the image, for which the mean of its
