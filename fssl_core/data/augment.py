@@ -160,6 +160,7 @@ class Augmentation(Settings):
         left = torch.where(fitting, (position[:, 1] * (width - w + 1)).floor(), (width - central_width) // 2)
         return top.long(), left.long(), h.long(), w.long()
 
+    @torch.no_grad()
     def __call__(self, images: Tensor, draws: Tensor) -> Tensor:
         """One view of every image.
 
@@ -178,14 +179,8 @@ class Augmentation(Settings):
             raise SettingError("images", str(images.dtype), "torch.uint8, pixels from 0 to 255")
         if draws.shape != (len(images), self.numbers):
             raise SettingError("draws", tuple(draws.shape), f"a tensor of shape {(len(images), self.numbers)}")
-        return self.apply(images, self.parameters(draws, *images.shape[-2:]))
-
-    @torch.no_grad()
-    def apply(self, images: Tensor, parameters: ViewParameters) -> Tensor:
-        """The views that ``parameters`` describe; see :meth:`__call__`."""
-        p, device, colour = parameters, images.device, images.shape[1] == 3
-
-        with torch.autocast(device.type, enabled=False):  # eight bits of a bf16 product would be seen
+        p, colour = self.parameters(draws, *images.shape[-2:]), images.shape[1] == 3
+        with torch.autocast(images.device.type, enabled=False):  # eight bits of a bf16 product would be seen
             views = resized_crop(images, p.top, p.left, p.height, p.width, p.flip, self.size)
             for position in range(4):
                 for operation, adjust in enumerate(ADJUSTMENTS if colour else ADJUSTMENTS[:2]):
