@@ -283,11 +283,10 @@ def outline(name: str, image_size: int | None = None) -> Dataset:
     Raises:
         DataError: nothing tells what the set is like.
     """
-    described, path = outlines.outline_of(name), find_dataset(name)
-    if described is None and path is None:
+    published, path = outlines.outlines_of(name), find_dataset(name)
+    if not published and path is None:
         raise DataError(f"Nothing tells what the set {name!r} is like. {how_to_get(name)}")
-    if described is None:
-        described = outlines.Outline(*folders.count_folder(path), FOLDER_IMAGE_SIZE)
+    described = published[0] if published else outlines.Outline(*folders.count_folder(path), FOLDER_IMAGE_SIZE)
     splits = (ImageSet(*described.split(images, image_size)) for images in (described.train, described.test))
     return Dataset(name, *splits, tuple(map(str, range(described.classes))), official=False)
 

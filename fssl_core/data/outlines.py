@@ -75,7 +75,7 @@ def in_use() -> bool:
 
 
 def outlines_of(name: str) -> list[Outline]:
-    """Of each version of a published set, by its name for :func:`~fssl_core.data.datasets.load_dataset`."""
+    """Of each version of a published set, the smallest first, by its name for ``load_dataset``; none of another set."""
     match = re.fullmatch(r"medmnist/(?P<subset>[a-z]+)(_(?P<side>64|128|224))?(?P<validation>:val)?", name)
     if match is None or match["subset"] not in MEDMNIST_SETS:
         return [OUTLINES[name]] if name in OUTLINES else []
@@ -85,8 +85,3 @@ def outlines_of(name: str) -> list[Outline]:
         Outline(validation if match["validation"] else train, test, classes, side, channels)
         for train, validation, test in versions
     ]
-
-
-def outline_of(name: str) -> Outline | None:
-    """That of the smallest version of a published set; None of any other set."""
-    return next(iter(outlines_of(name)), None)

@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fssl_core.cli import main
-from fssl_core.data.outlines import outline_of, outlines_only
+from fssl_core.data.outlines import outlines_of, outlines_only
 from fssl_core.experiments import (
     archive,
     averaging_settings,
@@ -238,8 +238,8 @@ def test_outlines_have_the_published_numbers(tmp_path, monkeypatch):
         data = split_settings("gpu", clients=5, dataset="cifar100").load_data()
     assert (len(data.train), len(data.test), len(data.classes), data.image_size) == (50_000, 10_000, 100, 32)
     assert data.train.images.is_meta
-    assert outline_of("medmnist/pathmnist_64:val").train == 10_004
-    assert outline_of("my-photos") is None
+    assert outlines_of("medmnist/pathmnist_64:val")[0].train == 10_004
+    assert outlines_of("my-photos") == []
 
 
 def test_planning_everything_takes_seconds(nothing_here):
