@@ -8,17 +8,20 @@ order, so a target's decoder does not depend, but for rounding, on what else is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
 from torch import Tensor
 
-from fssl_core.devices import PRECISIONS, autocast, dtype_of
+from fssl_core.devices import autocast, dtype_of
 from fssl_core.errors import DataError, NonFiniteLossError, SettingError
 from fssl_core.federation.clients import ClientForward, ClientMatrix
 from fssl_core.privacy.decoder import build_decoder
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+
+if TYPE_CHECKING:
+    from fssl_core.privacy.inversion import InversionSettings
 
 VALIDATION_SHARE = 0.1  # of the attacker's images, by which the epoch is selected: authors' code
 
@@ -45,71 +48,51 @@ class TrainedDecoders:
 
 
 def train_decoders(
-    features: Tensor,
-    images: Tensor,
-    *,
-    decoder: str = "res_normN4C64",
-    epochs: int = 50,
-    batch: int = 32,
-    learning_rate: float = 1e-3,
-    seed: int = 0,
-    precision: str = "float32",
-    backend: str = "auto",
-    progress: Callable[[int], None] | None = None,
+    s: "InversionSettings", features: Tensor, images: Tensor, progress: Callable[[int], None] = lambda epoch: None
 ) -> TrainedDecoders:
     """Train a decoder for each of K targets; a tenth of the images is set aside to select the epoch.
 
     Args:
+        s: of the attack.
         features: what each target sends of the attacker's images, ``[K, N, c, h, w]``.
         images: these images, float ``[N, C, H, W]`` in [0, 1], the same for all targets; at least two.
-        decoder: its name, see :func:`~fssl_core.privacy.decoder.build_decoder`.
-        epochs: passes over the images that are not set aside.
-        batch: images a step; the last step of an epoch takes the rest.
-        learning_rate: of Adam, constant.
-        seed: of the first values, of the images set aside, and of the order of the others.
-        precision: ``"float32"``, ``"float64"``, or ``"bfloat16"``: autocast, weights stay float32.
-        backend: how decoders are run, see :class:`~fssl_core.federation.clients.ClientForward`.
         progress: called with the number of finished epochs after each.
 
     Raises:
-        SettingError: a value out of its range, a latent that cannot be doubled to the size of the images, or a step
-            that would see one pixel.
+        SettingError: a latent that cannot be doubled to the size of the images, or a step that would see one pixel.
         DataError: shapes do not fit, or features are not finite.
         NonFiniteLossError: the error of a decoder is NaN or infinite.
     """
-    check_choice("precision", precision, PRECISIONS)
-    check_range("epochs", epochs, 1)
-    check_range("batch", batch, 1)
     _check_examples(features, images)
-    device, dtype = images.device, dtype_of(precision)
+    device, dtype = images.device, dtype_of(s.precision)
     features, images = features.to(dtype), images.to(dtype)
-    order = torch.randperm(len(images), generator=generator(seed, "attacker validation")).to(device)
+    order = torch.randperm(len(images), generator=generator(s.seed, "attacker validation")).to(device)
     held_out, training = order.tensor_split([max(1, round(VALIDATION_SHARE * len(order)))])
-    if (len(training) % batch or batch) == 1 and features.shape[3:].numel() == 1:
+    if (len(training) % s.batch or s.batch) == 1 and features.shape[3:].numel() == 1:
         expected = f"another number: of {len(training)} images the last step has one, and batch norm needs two pixels"
-        raise SettingError("batch", batch, expected)
+        raise SettingError("batch", s.batch, expected)
 
-    start = build_decoder(decoder, features.shape[2:], images.shape[1:], generator=generator(seed, "decoder"))
+    start = build_decoder(s.decoder, features.shape[2:], images.shape[1:], generator=generator(s.seed, "decoder"))
     start = start.to(device, dtype)
     untrained, current, best = (ClientMatrix(start, len(features)) for _ in range(3))
     current.requires_grad_()
-    forward = ClientForward(current, backend)
-    forward.backend = forward.chosen(images[None, :batch])  # a decoder's maps are as large as images, not as its input
+    forward = ClientForward(current, s.backend)
+    forward.backend = forward.chosen(images[None, : s.batch])  # a decoder's maps are as large as images
     # Adam treats every number by itself, so a step on the whole matrix is a step of each decoder's own Adam.
-    optimizer = torch.optim.Adam([current.weights], lr=learning_rate, fused=True)
+    optimizer = torch.optim.Adam([current.weights], lr=s.learning_rate, fused=True)
     lowest = torch.full([len(features)], torch.inf, dtype=dtype, device=device)
     history = []
-    for epoch in range(1, epochs + 1):
-        shuffle = torch.randperm(len(training), generator=generator(seed, "attacker order", epoch)).to(device)
+    for epoch in range(1, s.epochs + 1):
+        shuffle = torch.randperm(len(training), generator=generator(s.seed, "attacker order", epoch)).to(device)
         train_mse = torch.zeros_like(lowest)
-        for rows in training[shuffle].split(batch):
-            errors = _errors(_decode(forward, features[:, rows], precision), images[rows])  # [K]
+        for rows in training[shuffle].split(s.batch):
+            errors = _errors(_decode(forward, features[:, rows], s.precision), images[rows])  # [K]
             errors.sum().backward()  # a decoder's gradient is that of its own error
             optimizer.step()
             optimizer.zero_grad(set_to_none=False)  # the modules' gradients are views of this buffer
             train_mse += errors.detach() * (len(rows) / len(training))
-        validation_mse = _errors(_decode_all(forward, features[:, held_out], precision), images[held_out])
-        _check_finite(train_mse + validation_mse, epoch, learning_rate)
+        validation_mse = _errors(_decode_all(forward, features[:, held_out], s.precision), images[held_out])
+        _check_finite(train_mse + validation_mse, epoch, s.learning_rate)
 
         better = validation_mse < lowest
         lowest = lowest.minimum(validation_mse)
@@ -120,25 +103,22 @@ def train_decoders(
             {"target": target, "epoch": epoch, "train_mse": train, "validation_mse": validation}
             for target, (train, validation) in enumerate(errors)
         ]
-        if progress is not None:
-            progress(epoch)
+        progress(epoch)
     return TrainedDecoders(best, untrained, pd.DataFrame(history))
 
 
-def reconstruct(
-    decoders: ClientMatrix, features: Tensor, *, precision: str = "float32", backend: str = "auto"
-) -> Tensor:
+def reconstruct(s: "InversionSettings", decoders: ClientMatrix, features: Tensor) -> Tensor:
     """Images that decoders make of what each target sends.
 
     Args:
+        s: of the attack.
         decoders: a row for each of the K targets; not changed.
         features: ``[K, N, c, h, w]``.
-        precision, backend: as for :func:`train_decoders`.
 
     Returns:
         ``[K, N, C, H, W]`` in [0, 1].
     """
-    return _decode_all(ClientForward(decoders, backend), features.to(decoders.weights.dtype), precision)
+    return _decode_all(ClientForward(decoders, s.backend), features.to(decoders.weights.dtype), s.precision)
 
 
 @torch.no_grad()

@@ -195,21 +195,9 @@ class InversionSettings(Settings):
         features, latents = (
             _sent(clients, images, data, self.precision) for images in (attacker_images, attacked_images)
         )
-        trained = train_decoders(
-            features,
-            _pixels(attacker_images),
-            decoder=self.decoder,
-            epochs=self.epochs,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            seed=self.seed,
-            precision=self.precision,
-            backend=self.backend,
-            progress=progress,
-        )
+        trained = train_decoders(self, features, _pixels(attacker_images), progress)
         reconstructions, guesses = (
-            reconstruct(decoders, latents, precision=self.precision, backend=self.backend)
-            for decoders in (trained.decoders, trained.untrained)
+            reconstruct(self, decoders, latents) for decoders in (trained.decoders, trained.untrained)
         )
         best_epoch, history = trained.best_epoch, trained.history
         shown = as_uint8(reconstructions[:, :SHOWN_IMAGES])

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from fssl_core.privacy.decoder_training import train_decoders
+from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.random import generator
+from fssl_core.training.split import SplitSettings
 from tests.benchmarks.timing import milliseconds
 
 pytestmark = pytest.mark.benchmark
@@ -38,12 +40,13 @@ def test_all_targets_at_once_against_one_at_a_time():
         ("res_normN4C64", 32, (128, 4, 4)),
     ):
         features, images = uniform(TARGETS, IMAGES, *latent), uniform(IMAGES, 1 if side == 16 else 3, side, side)
-        train = partial(train_decoders, images=images, decoder=name, epochs=EPOCHS)
+        attack = InversionSettings(targets=(SplitSettings(),), decoder=name, epochs=EPOCHS)
+        train = partial(train_decoders, attack, images=images)
         auto, alone, stacked, loop = milliseconds(
             partial(train, features),
             partial(one_at_a_time, train, features),
-            partial(train, features, backend="stacked"),
-            partial(train, features, backend="loop"),
+            partial(train_decoders, attack.changed(backend="stacked"), features, images),
+            partial(train_decoders, attack.changed(backend="loop"), features, images),
             repeats=3,
             warm_up=1,
         )

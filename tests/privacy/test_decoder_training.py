@@ -9,9 +9,15 @@ import torch.nn.functional as F
 from fssl_core.errors import DataError, NonFiniteLossError, SettingError
 from fssl_core.privacy.decoder import build_decoder
 from fssl_core.privacy.decoder_training import TrainedDecoders, reconstruct, train_decoders
+from fssl_core.privacy.inversion import InversionSettings
 from fssl_core.random import generator
+from fssl_core.training.split import SplitSettings
 
 TINY = {"decoder": "res_normN1C4", "epochs": 4, "batch": 5, "learning_rate": 0.03, "seed": 3, "precision": "float64"}
+
+
+def settings(**values) -> InversionSettings:
+    return InversionSettings(targets=(SplitSettings(),), **TINY | values)
 
 
 def random(*shape: int, key: int = 0) -> torch.Tensor:
@@ -55,7 +61,7 @@ def of_target(found: TrainedDecoders, target: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("backend", ["stacked", "loop", "auto"])
 def test_each_target_trains_as_if_it_were_alone(backend):
-    found = train_decoders(FEATURES, IMAGES, backend=backend, **TINY)
+    found = train_decoders(settings(backend=backend), FEATURES, IMAGES)
     assert found.history["epoch"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
     assert min(found.best_epoch) < TINY["epochs"]  # or nothing was selected
     for target, features in enumerate(FEATURES):
@@ -69,30 +75,30 @@ def test_each_target_trains_as_if_it_were_alone(backend):
 
 
 def test_a_target_does_not_change_with_the_others():
-    pair = train_decoders(FEATURES[[2, 0]], IMAGES, **TINY)
-    alone = train_decoders(FEATURES[[0]], IMAGES, **TINY)
+    pair = train_decoders(settings(), FEATURES[[2, 0]], IMAGES)
+    alone = train_decoders(settings(), FEATURES[[0]], IMAGES)
     torch.testing.assert_close(of_target(pair, 1), of_target(alone, 0), rtol=1e-10, atol=1e-10)
     assert pair.best_epoch[1] == alone.best_epoch[0]
     ours, theirs = (
-        reconstruct(found.decoders, FEATURES[rows], precision="float64")[-1]
-        for found, rows in ((pair, [2, 0]), (alone, [0]))
+        reconstruct(settings(), found.decoders, FEATURES[rows])[-1] for found, rows in ((pair, [2, 0]), (alone, [0]))
     )
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_a_repeat_gives_the_same_bits_and_another_seed_does_not():
-    settings = {**TINY, "precision": "float32"}
-    first, again, other = (train_decoders(FEATURES, IMAGES, **{**settings, "seed": seed}) for seed in (0, 0, 1))
+    first, again, other = (
+        train_decoders(settings(precision="float32", seed=seed), FEATURES, IMAGES) for seed in (0, 0, 1)
+    )
     assert first.history.equals(again.history)
     assert torch.equal(first.decoders.weights, again.decoders.weights)
     assert not first.history.equals(other.history)
 
 
 def test_reconstruction_uses_evaluation_mode_and_leaves_decoders_as_they_are():
-    found = train_decoders(FEATURES, IMAGES, **TINY)
+    found = train_decoders(settings(), FEATURES, IMAGES)
     before = [rows.clone() for rows in found.decoders.all_rows().values()]
     many = FEATURES.repeat(1, 4, 1, 1, 1)  # more than are decoded at a time
-    together = reconstruct(found.decoders, many, precision="float64")
+    together = reconstruct(settings(), found.decoders, many)
     assert together.shape == (3, 96, 2, 8, 8)
     alone = found.decoders.row_module(1).eval()(FEATURES[1, 5:6]).detach()
     torch.testing.assert_close(together[1, 24 * 3 + 5][None], alone, rtol=1e-10, atol=1e-10)
@@ -100,7 +106,7 @@ def test_reconstruction_uses_evaluation_mode_and_leaves_decoders_as_they_are():
 
 
 def test_untrained_decoders_are_all_the_same_start():
-    found = train_decoders(FEATURES, IMAGES, **TINY)
+    found = train_decoders(settings(), FEATURES, IMAGES)
     start = build_decoder("res_normN1C4", (6, 4, 4), (2, 8, 8), generator=generator(3, "decoder")).double()
     for target in range(3):
         for name, value in start.state_dict().items():
@@ -109,7 +115,7 @@ def test_untrained_decoders_are_all_the_same_start():
 
 def test_bfloat16_comes_close():
     exact, rough = (
-        train_decoders(FEATURES, IMAGES, **{**TINY, "precision": precision}) for precision in ("float32", "bfloat16")
+        train_decoders(settings(precision=precision), FEATURES, IMAGES) for precision in ("float32", "bfloat16")
     )
     assert exact.decoders.weights.dtype == rough.decoders.weights.dtype == torch.float32
     a, b = of_target(exact, 0), of_target(rough, 0)
@@ -128,7 +134,7 @@ def test_bfloat16_comes_close():
 )
 def test_examples_that_do_not_fit(features, images, message):
     with pytest.raises(DataError, match=message):
-        train_decoders(features, images, **TINY)
+        train_decoders(settings(), features, images)
 
 
 @pytest.mark.parametrize(
@@ -137,18 +143,18 @@ def test_examples_that_do_not_fit(features, images, message):
 )
 def test_values_out_of_range(values, message):
     with pytest.raises(SettingError, match=message):
-        train_decoders(FEATURES, IMAGES, **{**TINY, **values})
+        settings(**values)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
 def test_a_step_that_would_see_one_pixel(batch):
     latents = random(1, 24, 6, 1, 1)
     with pytest.raises(SettingError, match=rf"batch={batch} .* of 22 images the last step has one"):
-        train_decoders(latents, IMAGES, **{**TINY, "batch": batch})
+        train_decoders(settings(batch=batch), latents, IMAGES)
 
 
 def test_a_loss_that_is_not_finite():
     images = IMAGES.clone()
     images[3] = torch.nan
     with pytest.raises(NonFiniteLossError, match=r"MSE of decoder 1 of 3 is not finite in epoch 1\. Lower learning_"):
-        train_decoders(FEATURES, images, **TINY)
+        train_decoders(settings(), FEATURES, images)

@@ -149,11 +149,11 @@ def test_an_interrupted_attack_goes_on_with_the_next_group(monkeypatch, root):
     monkeypatch.setenv("FSSL_RUNS", str(root / "interrupted"))
     train, shapes = inversion.train_decoders, []
 
-    def dying(features, *args, **settings):
+    def dying(settings, features, *args):
         shapes.append(tuple(features.shape[2:]))
         if len(shapes) == 2:
             raise RuntimeError("died")
-        return train(features, *args, **settings)
+        return train(settings, features, *args)
 
     monkeypatch.setattr(inversion, "train_decoders", dying)
     with pytest.raises(RuntimeError, match="died"):
