@@ -69,7 +69,6 @@ def head_saved_bytes(inputs: int, widths: Iterable[int], batch: int, *, output_n
 
     Each layer's input; of a batch norm its input, and mean and deviation for the batch.
     """
-    check_choice("precision", precision, PRECISIONS)
     widths = list(widths)
     values = statistics = 0
     for number, width in enumerate(widths, start=1):

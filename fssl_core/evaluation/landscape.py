@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from fssl_core.data.augment import Augmentation
 from fssl_core.data.datasets import Dataset
-from fssl_core.devices import PRECISIONS, autocast, repeatable_kernels
+from fssl_core.devices import autocast, repeatable_kernels
 from fssl_core.errors import DataError, SettingError
 from fssl_core.evaluation.trajectory import Plane, State
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives import Objective
 from fssl_core.random import generator
-from fssl_core.settings import check_choice, check_range
+from fssl_core.settings import check_range
 
 Evaluate = Callable[[State], float]
 
@@ -59,13 +59,12 @@ def held_out_loss(
         a function from all parameters, by name, to the loss, in the objective's unit, averaged over batches.
 
     Raises:
-        SettingError: a value out of its range, or an objective that does not fit. The function raises
+        SettingError: an objective, or a number of images, that does not fit. The function raises
             :class:`DataError` for a state that does not hold exactly the parameters.
     """
     if objective.has_target or objective.supervised or objective.shares:
         expected = "one without target branch and labels, whose loss is a function of one model and views"
         raise SettingError("objective", objective.name, expected)
-    check_choice("precision", precision, PRECISIONS)
     check_range("batch", batch, 2)
     if not 1 <= images <= len(data.test) or images % batch:
         raise SettingError("images", images, f"a multiple of batch={batch}, up to {len(data.test)} test images")
@@ -111,7 +110,6 @@ def loss_surface(
         x ``[points]``, y ``[points]`` and the loss ``[points, points]``, a row for each y, as contour plots take it;
         float64 on the CPU. A loss that is not finite stays so.
     """
-    check_range("points", points, 2)
     x, y = (torch.linspace(low, high, points, dtype=torch.float64) for low, high in extent)
     grid = torch.cartesian_prod(y, x).flip(1)  # [points * points, 2], x varies first
     return x, y, _losses(plane, evaluate, grid).view(points, points)

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from fssl_core.errors import DataError, NonFiniteLossError
 from fssl_core.learning_rates import half_cosine
-from fssl_core.settings import check_range
 
 LOGGED = 20  # rows of an attack's history, beside that of its start
 SURROGATE_RATE = 1e-3  # of Adam, for a surrogate that is fitted: Adam's own default, as in UnSplit's code
@@ -100,14 +99,9 @@ def match(
         ``total_variation`` as means over images, ``gradient_distance`` (NaN where none is matched), and the measures.
 
     Raises:
-        SettingError: a value out of its range.
         DataError: representations are not finite, or one is all zeros.
         NonFiniteLossError: the search has diverged.
     """
-    check_range("iterations", iterations, 1)
-    check_range("learning_rate", learning_rate, 0)
-    check_range("total_variation_weight", total_variation_weight, 0)
-    check_range("gradient_weight", gradient_weight, 0)
     _check_sent(sent)
     images = start.clone().requires_grad_()
     groups = [{"params": [images], "lr": learning_rate}]
