@@ -1,7 +1,6 @@
 """What a client process does: join, then answer what the server asks until it says that the run is over."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -111,13 +110,6 @@ def _answer_all(member: "Member", link: Link) -> None:
             link.send(answer)
 
 
-@dataclass
-class _Epoch:
-    number: int
-    order: Tensor  # [1, steps, batch]
-    draws: Tensor  # [1, steps, batch, 2, numbers]
-
-
 class Member:
     """One client and what it answers to each request.
 
@@ -133,7 +125,7 @@ class Member:
         self.data = data
         self.clients = SplitClients(settings, settings.build_model(data)[0], data, members=[client])
         self._state = layout(self._model("online"))
-        self._epoch: _Epoch | None = None
+        self._epoch: int | None = None  # the one that there are images and draws for
         self._gradient: Layout = {}  # what the next gradient has to look like
 
     def answer(self, message: Message) -> list[Message]:
@@ -172,12 +164,12 @@ class Member:
         return {block: values[0] for block, values in everyone.blocks.items()}
 
     def _forward(self, epoch: int, step: int) -> list[Message]:
-        if self._epoch is None or self._epoch.number != epoch:
-            self._epoch = _Epoch(epoch, *self.clients.start_epoch(epoch))
+        if self._epoch != epoch:  # [1, steps, batch] and [1, steps, batch, 2, numbers]
+            self._epoch, (self._order, self._draws) = epoch, self.clients.start_epoch(epoch)
         if not 0 <= step < self.clients.steps_per_epoch:
             raise ProtocolError(f"The server asked for step {step} of {self.clients.steps_per_epoch}.")
-        images = self.data.train.images[self._epoch.order[:, step]]  # [1, batch, C, H, W]
-        activations, momentum_activations = self.clients.forward(images, self._epoch.draws[:, step])
+        images = self.data.train.images[self._order[:, step]]  # [1, batch, C, H, W]
+        activations, momentum_activations = self.clients.forward(images, self._draws[:, step])
         self._gradient = {} if self.clients.settings.freeze_client else layout({"gradients": activations[0]})
         messages = [Message("activations", tensors={"activations": activations[0]})]
         if momentum_activations is not activations:  # of frozen clients: once is enough

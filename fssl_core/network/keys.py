@@ -88,10 +88,8 @@ def make_keys(folder: Path, clients: int) -> list[Path]:
             temporary = Path(parent) / "keys"
             temporary.mkdir(mode=0o700)
             for name, content in contents.items():
-                handle = os.open(temporary / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(handle, "w") as file:
-                    json.dump(content, file, indent=1)
-                    file.write("\n")
+                (temporary / name).touch(0o600)
+                (temporary / name).write_text(json.dumps(content, indent=1) + "\n")
             temporary.rename(folder)  # which never replaces a folder that has something in it
     except OSError as error:
         expected = f"a new or empty folder that can be made ({error.strerror}); keys are never overwritten"
