@@ -19,8 +19,7 @@ is not: with InfoNCE it keeps two ``batch x batch`` tables.
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable
-from types import TracebackType
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from torch import Tensor
@@ -137,7 +136,7 @@ def client_memory(
     )
 
 
-class SavedActivations:
+class SavedActivations(saved_tensors_hooks):
     """Counts, while real training steps run, the bytes that autograd keeps, and the most that it kept at one time.
 
     ``with SavedActivations(excluded=model.state_dict().values()) as saved: step()``, then ``saved.peak_bytes``. Each
@@ -153,22 +152,22 @@ class SavedActivations:
     """
 
     def __init__(self, excluded: Iterable[Tensor] = ()) -> None:
+        super().__init__(self._pack, lambda kept: kept())
         self.live_bytes = self.peak_bytes = 0
         self._excluded = {value.untyped_storage().data_ptr() for value in excluded}
         self._keepers: Counter[int] = Counter()  # how many operations keep a piece of memory
-        self._hooks = saved_tensors_hooks(self._pack, lambda kept: kept.value)
 
     def __enter__(self) -> Self:
-        self._hooks.__enter__()
+        super().__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hooks.__exit__(kind, error, trace)
+    def _pack(self, value: Tensor) -> Callable[[], Tensor]:
+        """What autograd holds in place of a tensor: when it is gone, so is the reason to keep the tensor."""
 
-    def _pack(self, value: Tensor) -> "_Kept":
-        kept, storage = _Kept(value), value.untyped_storage()
+        def kept() -> Tensor:
+            return value
+
+        storage = value.untyped_storage()
         address, size = storage.data_ptr(), storage.nbytes()
         if size and address not in self._excluded:
             if not self._keepers[address]:
@@ -182,10 +181,3 @@ class SavedActivations:
         self._keepers[address] -= 1
         if not self._keepers[address]:
             self.live_bytes -= size
-
-
-class _Kept:
-    """What autograd holds in place of a tensor: when it is gone, so is the reason to keep the tensor."""
-
-    def __init__(self, value: Tensor) -> None:
-        self.value = value
