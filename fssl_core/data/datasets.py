@@ -25,7 +25,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.notices import notice
 from fssl_core.papers.names import printed_name
 from fssl_core.paths import data_root
-from fssl_core.settings import checked, did_you_mean
+from fssl_core.settings import Count, checked, did_you_mean
 
 FOLDER_IMAGE_SIZE = 64  # pixels; images in folders have no size in common
 
@@ -225,10 +225,8 @@ def load_dataset(
     """
     checked("dataset", name, str)
     checked("train_images", train_images, int | None)
-    checked("image_size", image_size, int | None)
+    checked("image_size", image_size, Count | None)
     device = check_device(device)
-    if image_size is not None and image_size < 1:
-        raise SettingError("image_size", image_size, "None or at least 1 pixel")
     try:
         if outlines.in_use() and name not in EMBEDDED:
             data = outline(name, image_size)
