@@ -12,6 +12,7 @@ and of its row of random numbers.
 import math
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product
 from types import ModuleType
 from typing import Annotated
 
@@ -115,14 +116,11 @@ class RandAugment(Settings):
         if self.operations == 0:
             return images
         which, negative = self.decisions(draws)
+        signs = torch.where(negative & (which < len(SIGNED)), -1, 1)  # the signed ones come first
         for position in range(self.operations):
-            for index, name in enumerate(OPERATIONS):
-                chosen = which[:, position] == index
-                ways = [(chosen, 1)]
-                if name in SIGNED:
-                    ways = [(chosen & negative[:, position], -1), (chosen & ~negative[:, position], 1)]
-                for rows, sign in ways:
-                    change_rows(images, rows, partial(OPERATIONS[name], at=partial(self._strength, sign)))
+            for (index, operation), sign in product(enumerate(OPERATIONS.values()), (-1, 1)):
+                rows = (which[:, position] == index) & (signs[:, position] == sign)
+                change_rows(images, rows, partial(operation, at=partial(self._strength, sign)))
         return images
 
     def _strength(self, sign: int, first: float, last: float) -> float:
