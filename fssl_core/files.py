@@ -4,9 +4,8 @@ import json
 import os
 import secrets
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -55,15 +54,3 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write plain values as JSON; errors as those of :func:`atomic_write`."""
     with atomic_write(path, "w") as file:
         json.dump(value, file, indent=2)
-
-
-def write_new_json(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Write plain values as JSON unless the file is there; what it holds then, whoever was first."""
-    path = Path(path)
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as temporary:
-            write_json(Path(temporary, path.name), value)
-            with suppress(FileExistsError):
-                os.link(Path(temporary, path.name), path)  # unlike a rename it replaces nothing
-    return json.loads(path.read_text(encoding="utf-8"))

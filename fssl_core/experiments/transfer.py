@@ -1,5 +1,6 @@
 """Finished runs on their way from one store to another: their files as bytes, checked where they arrive."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -10,10 +11,10 @@ from pathlib import Path
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, NAME, TENSORS, listed_files, read_file
-from fssl_core.experiments.store import Run
-from fssl_core.files import write_new_json
+from fssl_core.experiments.store import Run, lock_of
+from fssl_core.files import write_json
 from fssl_core.paths import runs_root
-from fssl_core.training.checkpoint import load_tensors
+from fssl_core.training.checkpoint import full_disk_explained, load_tensors
 
 SETTINGS = "settings.json"
 ARRIVING = ".arriving-"
@@ -27,8 +28,11 @@ def store_id() -> str:
         FsslError: the file that says so is damaged.
     """
     path = runs_root() / "store.json"
+    with full_disk_explained(path.parent), lock_of(path.parent):
+        if not path.exists():
+            write_json(path, {"id": os.urandom(8).hex()})
     try:
-        return write_new_json(path, {"id": os.urandom(8).hex()})["id"]
+        return json.loads(path.read_text(encoding="utf-8"))["id"]
     except (ValueError, LookupError, TypeError) as error:
         raise FsslError(f"{path} is damaged ({error}). Delete it while nothing is computed, and run again.") from error
 
