@@ -27,7 +27,7 @@ from fssl_core.experiments.display import REPORT_SECONDS
 from fssl_core.experiments.parameters import as_annotated, checked_value, refuse_profile, refuse_unknown, stored_with
 from fssl_core.experiments.warm import Process, start, warm_python
 from fssl_core.notices import say
-from fssl_core.papers.records import about_record, record_path
+from fssl_core.papers.records import about_record
 from fssl_core.paths import PROFILES, figures_root, project_root, shown_path
 from fssl_core.resources import divided, gpus
 from fssl_core.settings import check_choice, check_range
@@ -77,12 +77,8 @@ class Notebook:
             return self._content()["metadata"].get("fssl", {}).get("smoke")
         return about_record(self.id, profile)
 
-    def record_path(self, profile: str) -> Path:
-        """Where its reference record is."""
-        return record_path(self.id, profile)
-
     def result_path(self, profile: str) -> Path:
-        """Where the notebook leaves the like when it is run."""
+        """Where it leaves the like of a record when it is run."""
         return figures_root() / f"{self.id}.{profile}.json"
 
     def as_stored(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import execute, find_notebooks, in_environment
 from fssl_core.files import atomic_write
+from fssl_core.papers.records import record_path
 from fssl_core.paths import PROFILES, project_root
 from fssl_core.settings import check_choice
 
@@ -48,8 +49,9 @@ def record(ids: Sequence[str], *, profile: str, jobs: int | None = None) -> pd.D
         drawn = {*table.loc[table["figure"].notna(), "artifact"]}  # by this call, and without an error
         for notebook in notebooks:
             if notebook.id in drawn:
-                notebook.record_path(profile).unlink(missing_ok=True)  # the last one: no record until all are new
+                path = record_path(notebook.id, profile)
+                path.unlink(missing_ok=True)  # the last one: no record until all are new
                 for suffix in SUFFIXES:
-                    with atomic_write(notebook.record_path(profile).with_suffix(suffix)) as file:
+                    with atomic_write(path.with_suffix(suffix)) as file:
                         file.write(notebook.result_path(profile).with_suffix(suffix).read_bytes())
     return table

@@ -15,7 +15,7 @@ from fssl_core.claims.verdict import AS_PRINTED, OURS, Verdict, counts, in_words
 from fssl_core.errors import FsslError
 from fssl_core.experiments.notebooks import Notebook, find_notebooks
 from fssl_core.files import atomic_write
-from fssl_core.papers.records import recorded_profiles
+from fssl_core.papers.records import record_path, recorded_profiles
 from fssl_core.papers.reference import PAPERS, WORKS
 from fssl_core.paths import PROFILES, project_root, records_root
 from fssl_core.reporting.course import COURSE
@@ -127,7 +127,7 @@ def summary(notebook: Notebook, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         ``printed`` and ``ours`` in words, and how many verdicts are what, as ``found``.
     """
     profile = next(iter(recorded_profiles(notebook.id, KEPT)), "")
-    picture = profile and notebook.record_path(profile).with_suffix(".png").exists()
+    picture = profile and record_path(notebook.id, profile).with_suffix(".png").exists()
     verdict = telling(verdicts)
     paper = verdict is not None and verdict.paper_consistent is not None
     numbers = Counter(verdict.ours for verdict in verdicts)
