@@ -71,11 +71,6 @@ def collecting(*, estimate: bool = False) -> Iterator[list[Settings]]:
         _collected, _estimating = before
 
 
-def in_use() -> bool:
-    """Whether a block of :func:`collecting` is open, inside which nothing is computed."""
-    return _collected is not None
-
-
 def estimating() -> bool:
     """Whether costs are all that is asked, so that settings may stand in for those that results will choose."""
     return _estimating

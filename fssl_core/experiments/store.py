@@ -36,6 +36,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from fssl_core import resources
+from fssl_core.data import outlines
 from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
 from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
@@ -174,7 +175,7 @@ class Run:
         file = f"{name}.tensors"
         if self._holds(file):
             return load_tensors(self.folder / file)
-        if dry_run.in_use() or file not in (read_json(self.folder, LEFT_OUT) or {}):
+        if outlines.in_use() or file not in (read_json(self.folder, LEFT_OUT) or {}):
             raise _missing(self.folder, name, ".tensors")
         say(f"{self} was imported without its models, which are needed now; computing it again.")
         with self.locked(wait=True):
