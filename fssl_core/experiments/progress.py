@@ -169,7 +169,7 @@ class Sweep:
 
     def outcome(self) -> str:
         """What became of the runs, in a line."""
-        left = sum(not _finished(run) for run in self.runs)
+        left = sum(not finished(run) for run in self.runs)
         stored, took = len(self.runs) - self.computed - left, duration(time.monotonic() - self.began)
         runs = plural(len(self.runs), "run")
         if stored == len(self.runs):
@@ -317,7 +317,8 @@ def title_of(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return textwrap.shorten(", ".join(words), 80, placeholder=" ...")
 
 
-def _finished(run: Runnable) -> bool:
-    with suppress(FsslError):  # what is damaged is told elsewhere
+def finished(run: Runnable) -> bool:
+    """Whether it is; one that is damaged is not, until somebody has deleted it."""
+    with suppress(FsslError):
         return run.finished
     return False

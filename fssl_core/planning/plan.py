@@ -18,6 +18,7 @@ from fssl_core.experiments.archive import recorded_keys
 from fssl_core.experiments.asked import asked
 from fssl_core.experiments.display import plural
 from fssl_core.experiments.dry_run import with_needed
+from fssl_core.experiments.progress import finished
 from fssl_core.experiments.store import Run, digests_of
 from fssl_core.planning import evaluations  # noqa: F401  (it registers what it counts)
 from fssl_core.planning.machines import A100, H200, MEMORY_USE, PRODUCTS_USE, Machine, this_machine
@@ -152,7 +153,7 @@ def plan(
         runs[key] = PlannedRun(
             settings=one,
             notebooks=tuple(wanted[key]),
-            stored=_stored(one, digests),
+            stored=finished(Run(one, digests)),
             recorded=key in recorded,
             missing=tuple(sorted(one.data_sets & missing.keys())),
             work=work,
@@ -177,13 +178,6 @@ def _work(settings: Settings) -> tuple[Work | None, str]:
         return None, f"not counted: {type(settings).__name__} {settings.key}"
     except FsslError as error:
         return None, f"not counted: {error}"
-
-
-def _stored(settings: Settings, digests: Mapping[str, str | None]) -> bool:
-    try:
-        return Run(settings, digests).finished
-    except FsslError:  # damaged: computed again when somebody has deleted it
-        return False
 
 
 def _row(name: str, runs: Sequence[PlannedRun]) -> dict[str, Any]:
