@@ -38,15 +38,6 @@ def _entry(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": checksum}
 
 
-def listed_files(folder: Path) -> list[str]:
-    """Names of the files that a finished run consists of, without the manifest.
-
-    Raises:
-        FsslError: the manifest is damaged or missing.
-    """
-    return list(_manifest(folder))
-
-
 def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     """What changes where some files of a finished run are left out: its manifest, and the list of what is not there.
 
@@ -57,7 +48,7 @@ def without(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
     Returns:
         content by name of the file; the run itself is left as it is.
     """
-    kept = dict(_manifest(folder))
+    kept = listed_files(folder)
     if not (left := {name: kept.pop(name) for name in names}):
         return {}
     left = dict(sorted((left | (read_json(folder, LEFT_OUT) or {})).items()))  # of an import, which lacked others
@@ -72,7 +63,7 @@ def check_files(folder: Path) -> None:
     Raises:
         FsslError: one is missing, or is not what the run wrote.
     """
-    for name, entry in _manifest(folder).items():
+    for name, entry in listed_files(folder).items():
         path = folder / name
         if not path.is_file():
             raise FsslError(f"{path} is missing. {_advice(folder)}")
@@ -99,7 +90,7 @@ def read_file(folder: Path, name: str, *, verify: bool = True) -> bytes:
     except OSError as error:
         raise FsslError(f"{path} cannot be read ({error.strerror}). {_advice(folder)}") from error
     if verify:
-        listed = _manifest(folder)
+        listed = listed_files(folder)
         if name not in listed:
             raise FsslError(f"{path} is none of the files that the run wrote. Remove it, or read it by other means.")
         if hashlib.sha256(content).hexdigest() != listed[name]["sha256"]:
@@ -117,8 +108,12 @@ def read_json(folder: Path, name: str, *, verify: bool = True) -> dict[str, Any]
         raise FsslError(f"{folder / name} is damaged ({error}). {_advice(folder)}") from error
 
 
-def _manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """By name, ``bytes`` and ``sha256``."""
+def listed_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """By name, ``bytes`` and ``sha256`` of the files that a finished run consists of, without the manifest.
+
+    Raises:
+        FsslError: the manifest is damaged or missing.
+    """
     listed = read_json(folder, NAME, verify=False)
     if listed is None:
         raise FsslError(f"{folder / NAME} is missing. {_advice(folder)}")
