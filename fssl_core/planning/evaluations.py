@@ -15,6 +15,7 @@ from fssl_core.evaluation.semi_supervised import SemiSupervisedSettings
 from fssl_core.evaluation.untrained import UntrainedSettings
 from fssl_core.models import build_backbone, cut
 from fssl_core.models.heads import MLP, GlobalPool
+from fssl_core.planning.modules import Passes
 from fssl_core.planning.work import (
     Work,
     activation_bytes,
@@ -63,6 +64,12 @@ def _evaluated(s: DownstreamSettings, source: Dataset) -> Dataset:
     return without_values(load_dataset(s.dataset, image_size=source.image_size, train_images=s.train_images))
 
 
+def _backbone(source: Settings, data: Dataset, *, maps: bool = False) -> Passes:
+    """What is evaluated of a training's model: features, or the maps that they are means of."""
+    backbone = source.backbone(built(source, data))
+    return counted(source, f"backbone {maps}", lambda: (unpooled(backbone) if maps else backbone, data.shape))
+
+
 def _labelled(s: DownstreamSettings, data: Dataset) -> int:
     """Images with labels: which ones the seed decides, and not how many."""
     key = (type(s), data.name, len(data.train), s.label_fraction)
@@ -74,13 +81,7 @@ def _downstream(s: DownstreamSettings) -> Work:
     source = _source(s.pretraining)
     data = data_of(source)
     other = _evaluated(s, data)
-    maps = getattr(s, "features", "pooled") == "unpooled"
-
-    def seen() -> nn.Module:
-        backbone = source.backbone(built(source, data))
-        return unpooled(backbone) if maps else backbone
-
-    backbone = counted(source, f"backbone {maps}", lambda: (seen(), data.shape))
+    backbone = _backbone(source, data, maps=getattr(s, "features", "pooled") == "unpooled")
     train, test, classes = _labelled(s, other), len(other.test), len(other.classes)
     width = prod(backbone.shape)
     flops, steps = 0.0, 0
@@ -108,7 +109,7 @@ def _untrained(s: UntrainedSettings) -> Work:
     data = data_of(s.of)
     whole = built(s.of, data)
     seen = counted(s.of, "compared by kNN", lambda: (s.of.compared(whole), data.shape))
-    backbone = counted(s.of, "backbone False", lambda: (s.of.backbone(whole), data.shape))
+    backbone = _backbone(s.of, data)
     probes = [last_probe(s.of, data, backbone)]
     if isinstance(s.of, ModularSettings):
         probes.append(last_probe(s.of, data, seen))
@@ -128,7 +129,7 @@ def _fine_tuning(s: FineTuneSettings) -> Work:
     source = _source(s.pretraining)
     data = data_of(source)
     other = _evaluated(s, data)
-    backbone = counted(source, "backbone False", lambda: (source.backbone(built(source, data)), data.shape))
+    backbone = _backbone(source, data)
     classes = len(other.classes)
     head = counted(source, f"classifier of {classes}", lambda: (MLP(prod(backbone.shape), (classes,)), backbone.shape))
     model, train, test = backbone + head, _labelled(s, other), len(other.test)
@@ -217,14 +218,11 @@ def _reconstruction(s: ReconstructionSettings) -> Work:
 @work_of.register
 def _resistance(s: ResistanceSettings) -> Work:
     target, source = map(without_values, s.load_data())
-
-    def halves() -> tuple[nn.Module, nn.Module]:
-        channels, side, _ = target.shape
-        like = {"width": s.width, "norm": s.norm, "image_size": side, "channels": channels}
-        return cut(build_backbone(s.architecture, **like, values=False), s.cut_layer)
-
-    client = counted(s, "client", lambda: (halves()[0], target.shape))
-    rest = counted(s, "server", lambda: (nn.Sequential(halves()[1], GlobalPool()), client.shape))
+    channels, side, _ = target.shape
+    like = {"width": s.width, "norm": s.norm, "image_size": side, "channels": channels}
+    layers, others = cut(build_backbone(s.architecture, **like, values=False), s.cut_layer)
+    client = counted(s, "client", lambda: (layers, target.shape))
+    rest = counted(s, "server", lambda: (nn.Sequential(others, GlobalPool()), client.shape))
     head = counted(s, "head", lambda: (MLP(rest.shape[0], (len(source.classes),)), rest.shape))
     decoder = counted(s, s.decoder, lambda: (build_decoder(s.decoder, client.shape, target.shape), client.shape))
     model = client + rest + head
