@@ -280,13 +280,9 @@ def _kill(pid: int) -> None:
             kill(pid, signal.SIGKILL)
 
 
-def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
-
-
 def _follows(environment: Mapping[str, str], environments: Sequence[Mapping[str, str]]) -> bool:
     """Whether a process with this environment may be forked from one that was started with these."""
-    names = {name for one in (environment, *environments) for name in _read_at_start(one)}
+    names = {name for one in (environment, *environments) for name in one if name.startswith(READ_AT_START)}
     return all(environment.get(name) in [one.get(name) for one in environments] for name in names)
 
 
