@@ -69,7 +69,7 @@ class Batch:
         now = time.monotonic()
         for task in running:
             self.began.setdefault(task.notebook.id, now)
-        shown = {id: display.reported(self.files[id]) for id in self._running()}
+        shown = {id: display.reported(self.files[id]) for id in self.began if id not in self.took}
         if self.bars:
             words = f"{len(self.took)} of {plural(len(self.tasks), 'notebook')}"
             rows = [(len(self.took) / len(self.tasks), joined(words, time_left(self.left())))]
@@ -123,9 +123,6 @@ class Batch:
         """Take the bars away."""
         for bar in reversed(self.bars):
             bar.close()
-
-    def _running(self) -> list[str]:
-        return [id for id in self.began if id not in self.took]
 
     def _expected(self) -> dict[str, float]:
         """Seconds by ID, of those with a record: of runs to be computed, each in the first notebook with it."""

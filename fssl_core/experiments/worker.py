@@ -28,8 +28,6 @@ from fssl_core.experiments.progress import watched_from_elsewhere
 from fssl_core.experiments.store import Run
 from fssl_core.notices import send_lines
 
-Send = Callable[..., None]
-
 
 def serve(server: socket.socket, modules: Sequence[str]) -> None:
     """Fork workers until nobody wants any more."""
@@ -76,7 +74,7 @@ def _receive(connection: Connection, jobs: queue.SimpleQueue) -> None:
             os._exit(1)  # at any point: what is on disk is whole
 
 
-def _outcome(environment: dict[str, str], folder: str, settings: bytes, send: Send) -> tuple[Any, ...]:
+def _outcome(environment: dict[str, str], folder: str, settings: bytes, send: Callable[..., None]) -> tuple[Any, ...]:
     """What became of a run, computed with these variables in this folder."""
 
     def tell(running: Running) -> None:
