@@ -298,7 +298,7 @@ def test_a_table_without_columns_comes_back(root):
 # ---------------------------------------------------------------- files and folders in the way
 
 
-def test_a_hidden_folder_does_not_block_a_run(root, monkeypatch):
+def test_a_hidden_folder_does_not_block_a_run_and_leftovers_of_a_killed_write_are_removed(root, monkeypatch):
     handle = begun(monkeypatch, Mean())
     (handle.folder / ".ipynb_checkpoints").mkdir()
     (handle.folder / ".ipynb_checkpoints/metrics-checkpoint.csv").write_text("a\n1\n")

@@ -286,14 +286,6 @@ def test_a_full_disk_is_explained_and_the_run_resumes(root, monkeypatch):
     assert len(computed_steps(root)) == 4
 
 
-def test_leftovers_of_a_killed_write_are_removed(root):
-    handle = Run(Walk())
-    handle.folder.mkdir(parents=True)
-    (handle.folder / ".checkpoint.pt.x1y2").write_bytes(b"half")
-    run(Walk(), progress=False)
-    assert not list(handle.folder.glob(".*"))
-
-
 def test_missing_tables_and_tensors_say_what_is_there(root):
     handle = run(Walk(), progress=False)
     with pytest.raises(FsslError, match=r"has no steps\.csv; it has: metrics\."):
