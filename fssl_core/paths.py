@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from fssl_core.errors import SettingError
+
 PROFILES = ("smoke", "laptop", "workstation", "gpu", "paper")  # from the least to the most faithful
 
 
@@ -54,4 +56,7 @@ def _is_project(folder: Path) -> bool:
 
 def _chosen(variable: str) -> Path | None:
     value = os.environ.get(variable)
-    return Path(value).expanduser().absolute() if value else None
+    try:
+        return Path(value).expanduser().absolute() if value else None
+    except RuntimeError as error:
+        raise SettingError(variable, value, "a folder; there is no such user") from error

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 import fssl_core.paths
+from fssl_core.errors import SettingError
 from fssl_core.paths import figures_root, project_root, records_root, runs_root
 
 
@@ -42,3 +45,9 @@ def test_the_environment_has_the_last_word(tmp_path, monkeypatch):
     monkeypatch.setenv("FSSL_FIGURES", "drawn")
     assert runs_root() == tmp_path / "elsewhere"
     assert figures_root() == tmp_path / "project" / "drawn"
+
+
+def test_the_home_of_nobody_is_an_error_that_names_the_variable(monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", "~nobody-of-this-name/runs")
+    with pytest.raises(SettingError, match=r"FSSL_RUNS='~nobody-of-this-name/runs' cannot be used: .*no such user"):
+        runs_root()

@@ -12,6 +12,7 @@ their content, whatever their name says. What is hidden (a leading dot) is not l
 
 import os
 import threading
+import time
 import unicodedata
 import zipfile
 from collections.abc import Sequence
@@ -41,13 +42,14 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
 OTHER_SUFFIXES = (".avif", ".bmp", ".gif", ".heic", ".jp2", ".tif", ".tiff", ".webp")  # a notice says that there are
 FORMATS = ("JPEG", "PNG")  # by content; Pillow knows others that start programs
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK")  # Pillow's names of what 8 bits a channel can be
-LARGEST_IMAGE = 2**26  # pixels, 8192 x 8192; an image takes up to ten bytes a pixel while it is decoded
+LARGEST_IMAGE = 2**26  # pixels, 8192 x 8192; an image takes up to 21 bytes a pixel while it is decoded
 LARGE_IMAGE = 2**22  # pixels; of images above, one is decoded at a time
 ANNOTATIONS = Path("val", "val_annotations.txt")  # of Tiny ImageNet: a line for each image, its name and class first
 LARGEST_TABLE = 2**24  # bytes of that file; the published one has 0.4 MB
 PLACES = ("train", "train2017")  # of training images
 KEPT_FROM = 20_000  # images; to read and decode so many takes minutes
 BLOCK = 64  # images that a thread decodes at a time
+DAY = 86_400  # seconds, in which a copy is written
 _damaged = partial(damaged, remedy="Remove it, or put a whole copy in its place.")  # of one's own no other is fetched
 DECODING = 2  # raise when the same file gives another image: copies that are kept are then made anew
 
@@ -232,6 +234,9 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
     notice(f"decoding {len(paths):,} images of {folder} to {image_size} pixels, once: they are kept in {kept}")
     images = _decode_all(paths, image_size)
     try:
+        for left in kept.parent.glob(f".{folder.name}-*.npz.*"):  # of a process that was killed while it wrote
+            if time.time() - left.stat().st_mtime > DAY:
+                left.unlink()
         with atomic_write(kept) as file:
             np.savez(file, images=images.numpy())
     except OSError as error:  # it is a cache

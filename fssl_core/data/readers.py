@@ -37,17 +37,18 @@ RATIO = 100  # how many times larger than its file an array of a MedMNIST npz ma
 @contextmanager
 def damaged(path: Path, remedy: str = FETCH_ANEW) -> Iterator[None]:
     """Turn whatever a parser says about a broken file into one error that names the file and the way out."""
+    shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(path))
     try:
         yield
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise DataError(f"{path} is missing, the rest of its set is there. {remedy}") from error
+        raise DataError(f"{shown} is missing, the rest of its set is there. {remedy}") from error
     except PermissionError as error:
-        raise DataError(f"{error.filename or path} may not be read by this user: change its permissions.") from error
+        raise DataError(f"{error.filename or shown} may not be read by this user: change its permissions.") from error
     except Exception as error:  # a parser may raise anything on broken input
         reason = printable(error) or type(error).__name__
-        raise DataError(f"{path} is damaged or cut short ({reason}). {remedy}") from error
+        raise DataError(f"{shown} is damaged or cut short ({reason}). {remedy}") from error
 
 
 def _at_most(content: bytes) -> bytes:

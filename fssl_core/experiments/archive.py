@@ -38,10 +38,10 @@ from fssl_core.experiments.provenance import OVER_SESSIONS
 from fssl_core.experiments.store import Run, checked_summary, clear, digests_of, lock_of, read_table, recorded_choice
 from fssl_core.experiments.transfer import SETTINGS, arriving, check_contents, move
 from fssl_core.files import atomic_write, open_file
-from fssl_core.notices import in_kernel, notice, say
+from fssl_core.notices import in_kernel, notice, printable, say
 from fssl_core.paths import records_root, runs_root, shown_path
 from fssl_core.settings import Settings, flat, key_of
-from fssl_core.training.checkpoint import full_disk_explained
+from fssl_core.training.checkpoint import Checkpoint, full_disk_explained
 
 SUFFIXES = (".json", ".csv", TENSORS)
 # Raised by JSON of another form, or nested deeper than Python can follow.
@@ -53,7 +53,8 @@ METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA}  # `zipfi
 DAMAGED = (
     OSError, EOFError, RuntimeError, NotImplementedError, ValueError, zipfile.BadZipFile, zlib.error, lzma.LZMAError
 )  # fmt: skip
-LARGEST_TEXT = 256 << 20  # bytes of a table or of JSON; those of today's runs have a few million at most
+LARGEST_TEXT = 256 << 20  # bytes of a table; those of today's runs have a few million at most
+LARGEST_JSON = 8 << 20  # bytes; it takes 30 times as much memory when it is read, and today's have 140 kB at most
 ENDS = 98  # bytes of the records that end a ZIP archive, where its list of members is longer than 65,535
 LARGEST_DIRECTORY = 32 << 20  # bytes; `zipfile` reads it whole, and takes ten times as much memory
 RATIO = 100  # how many times larger than its file an archive may be that is larger than LARGEST_TEXT
@@ -204,7 +205,7 @@ def keys_of(path: Path) -> set[str]:
     """
     with _outer(path) as outer:
         keys = outer.getinfo(KEYS)
-        if keys.file_size <= LARGEST_TEXT and keys.compress_type == zipfile.ZIP_STORED:
+        if keys.file_size <= LARGEST_JSON and keys.compress_type == zipfile.ZIP_STORED:
             with suppress(ValueError, TypeError):
                 return set(json.loads(outer.read(KEYS)))
     raise ArchiveError(f"{path} has no list of its runs, so nothing of it is used: get the file again.")
@@ -235,9 +236,8 @@ def import_runs(path: Path, wanted: Mapping[str, Run] | None = None) -> tuple[in
     with opened(path, root) as archive:
         for info in archive.infolist():
             key, slash, name = info.filename.partition("/")
-            fits = info.compress_type == zipfile.ZIP_STORED and (
-                name.endswith(TENSORS) or info.file_size <= LARGEST_TEXT
-            )
+            most = {".json": LARGEST_JSON, ".csv": LARGEST_TEXT}.get(Path(name).suffix, inf)
+            fits = info.compress_type == zipfile.ZIP_STORED and info.file_size <= most
             if not (slash and _is_key(key) and _is_name(name) and fits) or name in members.setdefault(key, {}):
                 raise ArchiveError(f"{path} has {info.filename!r}, which is no file of a run; nothing of it is used.")
             members[key][name] = info
@@ -360,6 +360,13 @@ def _put(
             raise refused
         if wanted is not None and wanted.changes_since(stored[SETTINGS]):
             return False
+        begun = read_json(folder, SETTINGS, verify=False)
+        if wanted is None and begun and Checkpoint(folder).exists and _differ(begun, stored[SETTINGS]):
+            notice(
+                f"run {key} was begun in {folder} by other code or on other images than {path} has it of, and is left "
+                f"with its checkpoint. Delete {folder} to import that."
+            )
+            return False
         clear(folder)  # of a run that was only begun, maybe by other code
         move(arrived, folder, members)
     return True
@@ -368,11 +375,17 @@ def _put(
 def _compare(arrived: Path, folder: Path, path: Path) -> None:
     """Say so where a run that is there is not the one that arrives."""
     there, new = (read_json(one, SETTINGS, verify=False) or {} for one in (folder, arrived))
-    if any(there.get(name) != new.get(name) for name in ("version", "data", "code")):
+    if _differ(there, new):
         notice(
             f"run {folder.name} is in {folder.parent} already, by version {there.get('version')} of the code and maybe "
-            f"on other images; {path} has it by version {new.get('version')}. Delete {folder} to import that."
+            f"on other images; {path} has it by version {printable(new.get('version'))}. Delete {folder} to "
+            "import that."
         )
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two runs of equal settings are of other code or other images."""
+    return any(one.get(name) != other.get(name) for name in ("version", "data", "code"))
 
 
 def _names(stored: dict[str, Any], key: str) -> bool:

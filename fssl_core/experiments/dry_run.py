@@ -163,7 +163,9 @@ def _entries(statement: ast.stmt) -> list[ast.Call]:
 
 def _bound(statement: ast.stmt) -> set[str]:
     """The notebook's names that a statement gives a value; not those inside functions and comprehensions."""
-    return {name.get_name() for name in _scope(statement).get_symbols() if name.is_assigned() or name.is_imported()}
+    symbols = _scope(statement).get_symbols()
+    bound = {name.get_name() for name in symbols if name.is_assigned() or name.is_imported()}
+    return bound - _of_comprehensions(statement)
 
 
 def _read(statement: ast.stmt) -> set[str]:
@@ -177,7 +179,18 @@ def _read(statement: ast.stmt) -> set[str]:
             name.get_name() for name in scope.get_symbols() if name.is_referenced() and (name.is_global() or not inside)
         }
         scopes += scope.get_children()
-    return names - loop_names
+    return names - loop_names - _of_comprehensions(statement)
+
+
+def _of_comprehensions(statement: ast.stmt) -> set[str]:
+    """Names that nothing but comprehensions gives a value: from Python 3.12 on `symtable` has them outside as well."""
+    nodes = [*ast.walk(statement)]
+    targets = [name for one in nodes if isinstance(one, ast.comprehension) for name in ast.walk(one.target)]
+    stored = {one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    outside = {
+        one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one not in targets
+    }
+    return stored - outside
 
 
 def _scope(statement: ast.stmt) -> symtable.SymbolTable:

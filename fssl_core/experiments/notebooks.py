@@ -254,6 +254,7 @@ def execute(
         values = {"profile": profile, **parameters} if notebook in with_parameters else {}
         target = folder / notebook.path.relative_to(project_root() / "notebooks")
         tasks.append(Task(notebook, parameters_for(notebook, values), target))
+    jobs = min(jobs, len(tasks))  # or a single notebook would have a part of the machine
     with in_environment({"DASK_SCHEDULER_ADDRESS": cluster, **resources_wanted(profile)} if cluster else {}):
         if cluster:
             _compute_on(cluster, ids, profile, parameters)

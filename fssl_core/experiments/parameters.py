@@ -22,12 +22,30 @@ _EXAMPLES = {str: "word", list: [0, 1], dict: {"learning_rate": 0.01}}  # where 
 
 
 class _Yaml(yaml.SafeLoader):
-    """YAML 1.2's floats: in PyYAML's 1.1, ``1e-3`` is a word."""
+    """YAML 1.2's numbers: in PyYAML's 1.1, ``1e-3`` is a word, ``010`` is 8 and ``1:30`` is 90. And no aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):  # of aliases of aliases a line makes as many values as it likes
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value]
+        if len(names) > len({*map(str, names)}):
+            raise yaml.YAMLError("a name twice")
+        return super().construct_mapping(node, deep)
 
 
-_Yaml.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+_NUMBERS = {
+    "tag:yaml.org,2002:int": r"[-+]?(0|[1-9]\d*)$",
+    "tag:yaml.org,2002:float": r"[-+]?((\d+\.\d*|\.\d+)([eE][-+]?\d+)?|\d+[eE][-+]?\d+|\.(inf|Inf|INF))$|\.(nan|NaN)$",
+}
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag not in _NUMBERS]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, _form in _NUMBERS.items():
+    _Yaml.add_implicit_resolver(_tag, re.compile(_form), list("-+.0123456789"))
 
 
 def read_value(text: str) -> Any:
@@ -39,7 +57,7 @@ def read_value(text: str) -> Any:
     try:
         value = yaml.load(text, Loader=_Yaml)
         json.dumps(value, ensure_ascii=False).encode()  # no bytes, no dates, no half characters, no number without end
-    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{printable(text)!r} is no value in YAML, such as 3, word, [0, 1] or {{epochs: 3}}"
         ) from error

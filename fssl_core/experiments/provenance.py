@@ -33,8 +33,8 @@ class Session:
         self.precision = precision
         self.started = time.perf_counter()
         self.threads = torch.get_num_threads()  # of this thread; a record may be made in another
-        if torch.cuda.is_initialized():
-            torch.cuda.reset_peak_memory_stats()
+        if (device := self._gpu()) is not None:
+            torch.cuda.reset_peak_memory_stats(device)
 
     def record(self) -> dict[str, Any]:
         """Provenance up to now.
@@ -47,13 +47,14 @@ class Session:
         tensors took on the GPU (0 on a CPU). ``precision`` is that of forward passes, as the settings have it, and
         ``tf32`` lists what of float32 was rounded to TF32 (nothing on a CPU).
         """
-        gpu_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
+        device = self._gpu()
+        gpu_memory = 0 if device is None else torch.cuda.max_memory_allocated(device)
         this = {
             "fssl_core": fssl_core.__version__,
             **git_state(),
             "python": platform.python_version(),
             **{name: version(name) for name in ("torch", "torchvision", "numpy")},
-            "device": torch.cuda.get_device_name() if gpu_memory else cpu_name(),
+            "device": torch.cuda.get_device_name(device) if gpu_memory else cpu_name(),
             "threads": self.threads,
             "precision": self.precision,
             "tf32": tf32(default_device()),
@@ -70,6 +71,12 @@ class Session:
             **{name: max(before.get(name, 0), this[name]) for name in LARGEST},
             "history": [*before.get("history", [before] if before else []), this],
         }
+
+    @staticmethod
+    def _gpu() -> torch.device | None:
+        """The one that runs are computed on, which need not be PyTorch's current one; None where none is in use."""
+        device = default_device()
+        return device if device.type == "cuda" and torch.cuda.is_initialized() else None
 
 
 def peak_memory() -> int:

@@ -39,7 +39,7 @@ from fssl_core import resources
 from fssl_core.data import outlines
 from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
-from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
+from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError, first_line
 from fssl_core.experiments import dry_run, own_code
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
@@ -55,6 +55,8 @@ from fssl_core.resources import threads_of_a_run
 from fssl_core.settings import Settings, checked, completed, flat
 from fssl_core.training.checkpoint import Checkpoint, full_disk_explained, load_tensors, save_tensors
 from fssl_core.training.saver import Saver
+
+ARRIVING = ".arriving-"  # what is on its way into the store; a day old, it is of a killed process
 
 
 class Run:
@@ -235,7 +237,7 @@ class Run:
         """Keep what is in the folder beside it, under a name for the images that it was computed on."""
         images = hashlib.sha256(json.dumps(stored["data"], sort_keys=True).encode()).hexdigest()[:8]
         target = self.folder.with_name(f"{self.folder.name}-{images}")
-        with tempfile.TemporaryDirectory(prefix=".", dir=self.folder.parent) as temporary:
+        with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self.folder.parent) as temporary:
             kept = Path(temporary, "run")
             kept.mkdir()
             for path in self.folder.iterdir():
@@ -288,7 +290,12 @@ class Run:
 
     def _compute(self, progress: Callable[..., None]) -> None:
         self.prepare()
-        earlier = self.provenance if self.checkpoint.exists else None
+        earlier = None
+        if self.checkpoint.exists:
+            try:
+                earlier = self.provenance
+            except FsslError as error:  # it decides no result, and the checkpoint is worth more
+                say(f"{first_line(error).partition(' Delete')[0]} What was computed before is used; its time is lost.")
         session = Session(earlier, getattr(self.settings, "precision", None))
 
         def record() -> None:

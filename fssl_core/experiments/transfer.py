@@ -11,13 +11,12 @@ from pathlib import Path
 
 from fssl_core.errors import FsslError
 from fssl_core.experiments.manifest import LAST, NAME, TENSORS, listed_files, read_file
-from fssl_core.experiments.store import Run, lock_of
+from fssl_core.experiments.store import ARRIVING, Run, lock_of
 from fssl_core.files import write_json
 from fssl_core.paths import runs_root
 from fssl_core.training.checkpoint import full_disk_explained, load_tensors
 
 SETTINGS = "settings.json"
-ARRIVING = ".arriving-"
 DAY = 86400.0  # seconds
 
 

@@ -283,6 +283,7 @@ def _kill(pid: int) -> None:
 def _follows(environment: Mapping[str, str], environments: Sequence[Mapping[str, str]]) -> bool:
     """Whether a process with this environment may be forked from one that was started with these."""
     names = {name for one in (environment, *environments) for name in one if name.startswith(READ_AT_START)}
+    names -= {"CUDA_VISIBLE_DEVICES"}  # read when CUDA starts, which no forked process has seen
     return all(environment.get(name) in [one.get(name) for one in environments] for name in names)
 
 

@@ -413,4 +413,6 @@ def combine_coordinates(rule: str, r: Round, into: ClientMatrix, skipped: Tensor
                 if not isinstance(found, Tensor) or found.shape != out.shape:
                     expected = f"a rule that makes [{len(out)}] of [{r.clients} clients, {len(out)}]"
                     raise SettingError("aggregation", rule, f"{expected}, not {_kind(found)}")
+                if is_own(COORDINATE_RULES[rule]) and not found.isfinite().all():
+                    raise SettingError("aggregation", rule, "a rule of finite numbers, of which some are nan or inf")
                 out.copy_(found)

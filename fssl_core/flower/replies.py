@@ -1,7 +1,7 @@
 """What a client answered, checked before it is used: it comes from outside."""
 
-import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
@@ -10,10 +10,15 @@ from torch import Tensor
 from fssl_core.errors import FsslError
 from fssl_core.federation.received import unusable
 from fssl_core.notices import printable
+from fssl_core.training.averaging import AveragingSettings
 
 MOST_IMAGES = 10**9
 MOST_FIGURES = 32
-NOT_THEIRS = {"epoch", "best_epoch"}  # figures that only the server has
+LARGEST_FIGURE = 1e30  # sums of such are finite in float32, too
+# Figures that only the server has, or that stand beside its settings.
+NOT_THEIRS = {"epoch", "best_epoch", "method", "linear_probe_accuracy"} | {
+    one.name for one in fields(AveragingSettings)
+}
 NPY_HEADER = 1 << 10  # bytes, and more than numpy puts in front of an array
 
 
@@ -95,6 +100,8 @@ def _figures(metrics: MetricRecord, images: int) -> dict[str, float]:
     if not {"loss", "last_epoch_loss"} <= row.keys() or NOT_THEIRS & row.keys() or len(row) > MOST_FIGURES:
         raise ReplyError("its figures are not those of a round")
     for name, value in row.items():
-        if not name.isidentifier() or type(value) not in (int, float) or not math.isfinite(value):
-            raise ReplyError(f"its figure {name[:100]!r} is {str(value)[:100]!r} where a finite number is due")
+        if not name.isidentifier() or type(value) not in (int, float) or not abs(value) <= LARGEST_FIGURE:
+            raise ReplyError(
+                f"its figure {name[:100]!r} is {str(value)[:100]!r} where a number of at most {LARGEST_FIGURE:g} is due"
+            )
     return row

@@ -5,7 +5,9 @@ seconds after which a client is lost that has not answered in a round.
 """
 
 import json
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
@@ -20,7 +22,7 @@ from fssl_core.files import write_json
 from fssl_core.flower.agreement import SERVER_ONLY, run_settings, terms
 from fssl_core.flower.replies import ReplyError, read_join
 from fssl_core.flower.strategy import AveragingStrategy
-from fssl_core.notices import notice, printable
+from fssl_core.notices import notice, printable, say
 from fssl_core.paths import runs_root
 from fssl_core.settings import NonNegative, checked
 from fssl_core.training.averaging import AveragingTrainer
@@ -51,13 +53,34 @@ def main(grid: Grid, context: Context) -> None:
         first = ArrayRecord(trainer.shared.state_dict(0))
         strategy.start(grid, first, num_rounds=settings.rounds, timeout=timeout)
         summary = trainer.summary()
-    trainer.write(run)
-    write_json(
-        run.folder / "provenance.json",
-        session.record() | {"lost_clients": strategy.lost, "refused_replies": strategy.refused},
-    )
-    finish(run.folder, summary)
-    notice(f"stored in {run.folder}")
+    provenance = session.record() | {"lost_clients": strategy.lost, "refused_replies": strategy.refused}
+    notice(f"stored in {store(run, trainer, provenance, summary)}")
+
+
+def store(run: Run, trainer: AveragingTrainer, provenance: dict[str, Any], summary: dict[str, Any]) -> Path:
+    """Leave in the run's folder what it has; where that has no room any more, in the folder for temporary files.
+
+    Returns:
+        the folder that has it.
+
+    Raises:
+        FsslError, OSError: neither of the two takes it.
+    """
+
+    def write() -> None:
+        with full_disk_explained(run.folder):
+            write_json(run.folder / "settings.json", run.settings.as_dict())
+            trainer.write(run)
+            write_json(run.folder / "provenance.json", provenance)
+            finish(run.folder, summary)
+
+    try:
+        write()
+    except (FsslError, OSError) as error:
+        run.folder = Path(tempfile.mkdtemp(prefix="fssl-flower-"))
+        say(f"{error} What was trained now goes to {run.folder}.")
+        write()
+    return run.folder
 
 
 def admit(grid: Grid, shared: dict[str, Any], clients: int, wait: float) -> tuple[dict[int, int], dict[int, int]]:

@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 import zmq
@@ -77,6 +78,14 @@ class Meter:
             since, allowed = self._connections.get(connection, (0.0, 0))
             if since == begun and connection in self._connections:
                 self._connections[connection] = since, allowed + count
+
+    def cut_others(self, members: Collection[Name], age: float) -> None:
+        """Cut the connections older than so many seconds that are none of these."""
+        with self._lock:
+            for connection, (since, _) in list(self._connections.items()):
+                if (connection, since) not in members and time.monotonic() - since > age:
+                    del self._connections[connection]
+                    _cut(connection)
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE):

@@ -225,6 +225,8 @@ class Peers:
         if now >= self._probed + self._probe_every and not self._socket.poll(0):
             self._probed = now
             self.send(list(awaited), Message("ping"))
+            # Of no member, or of one that is lost; twice, as a member is known by what it says within the deadline.
+            self._meter.cut_others({*self._connections.values()}, 2 * self.deadline)
         if not self._socket.poll(max(1, math.ceil(1000 * (self._probed + self._probe_every - now)))):
             return None
         first, *rest = next_frames(self._socket)

@@ -115,10 +115,12 @@ def claim_folder(folder: Path, settings: SplitSettings, *, new: bool = False) ->
         new: it must not be there, as nobody has named it: it is below ``FSSL_RUNS``.
 
     Raises:
-        SettingError: it holds a finished run, is there though it should not be, or cannot be written.
+        SettingError: it holds something, is there though it should not be, or cannot be written.
     """
     if (folder / "summary.json").exists():
         raise SettingError("--out", str(folder), "a folder without a finished run")
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - {"settings.json"}:  # a failed one leaves that
+        raise SettingError("--out", str(folder), "a new or empty folder")
     try:
         folder.mkdir(parents=True, exist_ok=not new)
         write_json(folder / "settings.json", settings.as_dict())
@@ -141,7 +143,7 @@ def store(served: Served, folder: Path) -> Path:
     """
     try:
         _store(served, folder)
-    except FsslError as error:
+    except (FsslError, OSError) as error:
         folder = Path(tempfile.mkdtemp(prefix="fssl-split-"))
         say(f"{error} What was trained now goes to {folder}.")
         claim_folder(folder, served.trainer.settings)

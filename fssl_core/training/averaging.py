@@ -459,7 +459,7 @@ class AveragingTrainer(RoundTrainer):
         """
         s = self.settings
         rows = slice(None) if self.summed is None else list(self._measured(len(sampled)))
-        images, losses = self.images[sampled[rows]], losses[rows]
+        images, losses = (values.to(self.device) for values in (self.images[sampled[rows]], losses[rows]))
         this = Round(self.shared, self.trained, images, losses, self.layers, s.assumed_faulty)
         # Everything that reads the previous global model comes before it is overwritten.
         _ = this.cosines, this.model_cosines

@@ -9,6 +9,8 @@ import errno
 import hashlib
 import os
 import pickle
+import pickletools
+import re
 import warnings
 import zipfile
 from collections import OrderedDict
@@ -26,6 +28,8 @@ from fssl_core.settings import differences
 from fssl_core.training.parts import Parts
 
 LARGE = 2**20  # bytes from which on a tensor is a file of its own
+GLOBALS = re.compile(r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w+Storage")
+DEEPEST = 20  # tuples of tuples: a hash of one that has another twice takes 2 to the power of this
 
 UNREADABLE = pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, LookupError, ValueError, TypeError
 REMEDIES = {  # of errors of the disk, what happened and what helps
@@ -182,9 +186,12 @@ def load_tensors(path: Path) -> dict[str, Any]:
                 raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
             with zipfile.ZipFile(file) as archive:  # as torch writes it; else a few bytes could fill the memory
                 members = archive.infolist()
-            packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
-            if packed or sum(member.file_size for member in members) > file.seek(0, os.SEEK_END):
-                raise CheckpointError(f"{path} cannot be read: its tensors are compressed, or overlap.")
+                packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+                if packed or sum(member.file_size for member in members) > file.seek(0, os.SEEK_END):
+                    raise CheckpointError(f"{path} cannot be read: its tensors are compressed, or overlap.")
+                for member in members:
+                    if member.filename.endswith("data.pkl"):
+                        _check_pickle(path, archive.read(member))
             file.seek(start)
             return torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError:
@@ -193,6 +200,21 @@ def load_tensors(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     except UNREADABLE as error:
         raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _check_pickle(path: Path, content: bytes) -> None:
+    """Refuse what torch allows beside tensors: a ``bytearray`` of any size, and tuples that take for ever to hash."""
+    depths, deepest, before = {}, 0, ""  # of the tuples that are used again, by their place in the unpickler's memory
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name == "GLOBAL" and not GLOBALS.fullmatch(argument):
+            raise CheckpointError(f"{path} cannot be read: it has {argument[:100]!r}, which no tensors need.")
+        if opcode.name.endswith("BINGET"):
+            deepest = max(deepest, depths.get(argument, 0))
+        elif opcode.name.endswith("BINPUT") and "TUPLE" in before:
+            depths[argument], deepest = 1 + deepest, 0
+        if deepest > DEEPEST:
+            raise CheckpointError(f"{path} cannot be read: it has tuples in tuples, more than {DEEPEST} deep.")
+        before = opcode.name
 
 
 @contextmanager

@@ -164,7 +164,8 @@ class TrainingSettings(Settings):
             the run's summary: accuracies as fractions.
         """
         keep_freed_memory()
-        trainer = self.trainer(self.load_data(default_device()), run)
+        with repeatable_kernels():  # some measure a model while they are made
+            trainer = self.trainer(self.load_data(default_device()), run)
         state = run.checkpoint.load()
         if state is not None:
             trainer.load_state_dict(state)

@@ -419,6 +419,36 @@ def test_a_run_of_another_version_stays_and_is_named(exported, stores, capsys):
     assert SETTINGS[1].key not in said.out + said.err
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_import_never_takes_the_checkpoint_of_a_run_by_other_code(exported, stores, capsys, version):
+    """With the same code what is finished takes the place of what was begun; with other code that may be wanted."""
+    stores("second")
+    begun = Run(SETTINGS[0])
+    begun.prepare()
+    begun.checkpoint.save({"step": 1})
+    path = begun.folder / "settings.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+    assert import_runs(exported) == (2, 1 + version)
+    assert begun.checkpoint.exists == (version == 0)
+    said = capsys.readouterr()
+    assert ("was begun in" in said.out + said.err) == (version == 0)
+
+
+def test_what_an_archive_says_cannot_write_to_the_terminal(exported, stores, capsys):
+    stores("second")
+    assert import_runs(exported) == (2, 2)
+    hostile = b'"version": "\\u001b]0;owned\\u0007\\nfssl: all is well"'
+    rewritten(
+        exported,
+        lambda members: {name: text.replace(b'"version": 1', hostile) for name, text in members.items()},
+    )
+    assert import_runs(exported) == (2, 0)
+    said = capsys.readouterr()
+    lines = [line for line in (said.out + said.err).splitlines() if "owned" in line]
+    assert lines
+    assert all(line.isprintable() and "all is well" in line for line in lines)
+
+
 def test_what_does_not_fit_a_run_names_the_archive_and_the_run(exported, stores):
     stores("second")
     rewritten(exported, lambda members: {n: c.replace(b"1.0", b"9.0") for n, c in members.items()})
@@ -524,6 +554,13 @@ def test_an_archive_out_of_proportion_is_refused_before_it_is_unpacked(exported,
             import_runs(exported)
     monkeypatch.setattr(archive, "LARGEST_DIRECTORY", 300)  # the outer one has two members, the inner one has eight
     with pytest.raises(FsslError, match="lists too many members"):
+        import_runs(exported)
+
+
+def test_json_is_not_read_that_is_larger_than_any_runs(exported, stores, monkeypatch):
+    stores("second")
+    monkeypatch.setattr(archive, "LARGEST_JSON", 100)
+    with pytest.raises(FsslError, match="which is no file of a run"):
         import_runs(exported)
 
 

@@ -245,6 +245,17 @@ def read_all(settings):
     return frame["mean"].tolist(), tables, handle.tensors("model"), stored_run(settings.key), handle.provenance
 
 
+def test_a_checkpoint_is_gone_on_from_though_its_provenance_is_damaged(root, monkeypatch, capsys):
+    unfinished = begun(monkeypatch, Mean())
+    (unfinished.folder / "provenance.json").write_text("")
+    saved = []
+    save = Checkpoint.save
+    monkeypatch.setattr(Checkpoint, "save", lambda self, state: saved.append(state["step"]) or save(self, state))
+    assert run(Mean(), progress=False).summary["mean"] == 10
+    assert saved == [3]
+    assert "provenance.json is damaged" in capsys.readouterr().err
+
+
 def test_settings_are_no_key_of_a_run():
     with pytest.raises(SettingError, match=r"key='.*Settings' cannot be used: expected its attribute `key`"):
         stored_run(averaging_settings("smoke", objective="simclr"))

@@ -51,6 +51,16 @@ def test_a_cell_is_read_without_being_run():
         ("{'epochs': 3}", {"epochs": 3}),
         ("1-2", "1-2"),
         ("null", None),
+        ("0", 0),
+        ("-7", -7),
+        ("1.", 1.0),
+        ("-.5", -0.5),
+        (".inf", float("inf")),
+        ("010", "010"),  # 8 in YAML 1.1, and the next three 90, 16 and 1000
+        ("1:30", "1:30"),
+        ("0x10", "0x10"),
+        ("1_000", "1_000"),
+        ("1:30.5", "1:30.5"),
     ],
 )
 def test_values_are_read_as_they_are_written_on_a_command_line(text, value):
@@ -63,7 +73,7 @@ def test_text_that_is_no_value():
         read_value("[0")
 
 
-@pytest.mark.parametrize("text", ["0x" + 5000 * "f", 3000 * "[", '"\\ud800"', "2020-01-01"])
+@pytest.mark.parametrize("text", [3000 * "[", '"\\ud800"', "2020-01-01", "!!timestamp x", "[&a 1, *a]", "{a: 1, a: 2}"])
 def test_what_no_setting_can_be_is_no_value_and_told_in_a_line(text):
     with pytest.raises(ValueError, match="is no value in YAML") as raised:
         read_value(text)

@@ -470,3 +470,17 @@ def test_a_version_is_seen_through_settings_that_have_none(monkeypatch):
     before = store._version(probe)
     monkeypatch.setattr(AveragingSettings, "version", AveragingSettings.version + 1)
     assert store._version(probe) != before
+
+
+def test_provenance_is_of_the_gpu_that_computes(monkeypatch):
+    """Which need not be PyTorch's current one: nothing makes it that."""
+    reset = []
+    monkeypatch.setattr(provenance, "default_device", lambda: torch.device("cuda", 1))
+    monkeypatch.setattr(provenance, "tf32", lambda device: [])
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset.append)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 5 if str(device) == "cuda:1" else 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"name of {device}")
+    made = provenance.Session().record()
+    assert (made["device"], made["peak_gpu_memory_bytes"]) == ("name of cuda:1", 5)
+    assert reset == [torch.device("cuda", 1)]

@@ -6,7 +6,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fssl_core.errors import SettingError
-from fssl_core.federation.aggregation import RULES, Layers, Round, combine, weights
+from fssl_core.federation.aggregation import (
+    COORDINATE_RULES,
+    RULES,
+    Layers,
+    Round,
+    combine,
+    combine_coordinates,
+    weights,
+)
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models.layers import BatchNorm2d, Conv2d
 from fssl_core.random import generator
@@ -431,3 +439,10 @@ def test_a_rule_of_yours_whose_weights_are_not_finite_is_named(monkeypatch):
     monkeypatch.setitem(RULES, "mine", lambda r: r.cosines[:, :1] / 0)
     with pytest.raises(SettingError, match=rf"aggregation='mine' .* finite weights, of which {CLIENTS} are nan or inf"):
         weights("mine", a_round(*federation()))
+
+
+def test_so_is_one_whose_coordinates_are_not(monkeypatch):
+    monkeypatch.setitem(COORDINATE_RULES, "mine", lambda values, faulty: values.mean(0) / 0)
+    r = a_round(*federation())
+    with pytest.raises(SettingError, match=r"aggregation='mine' .* finite numbers, of which some are nan or inf"):
+        combine_coordinates("mine", r, r.previous)

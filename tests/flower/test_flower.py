@@ -1,6 +1,7 @@
 """A Flower app computes what the engine computes in one process, over Flower's own processes too."""
 
 import contextlib
+import errno
 import os
 import pickle
 import re
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -303,7 +305,10 @@ BAD_REPLIES = {
     "images 1e9": (with_metric("images", 10**9), "it counts 1000000000 images and has joined with"),
     "images nan": (with_metric("images", float("nan")), "it counts nan images"),
     "no images": (without("metrics", "images"), "it counts None images"),
-    "loss nan": (with_metric("loss", float("nan")), "its figure 'loss' is 'nan' where a finite number is due"),
+    "loss nan": (with_metric("loss", float("nan")), "its figure 'loss' is 'nan' where a number of at most"),
+    "loss 1e300": (with_metric("last_epoch_loss", 1e300), "its figure 'last_epoch_loss' is '1e.300' where a number of"),
+    "probe": (with_metric("linear_probe_accuracy", 1.0), "its figures are not those of a round"),
+    "setting": (with_metric("rounds", 9.0), "its figures are not those of a round"),
     "loss list": (with_metric("loss", [1.0, 2.0]), "its figure 'loss' is"),
     "no loss": (without("metrics", "last_epoch_loss"), "its figures are not those of a round"),
     "epoch": (with_metric("epoch", 7.0), "its figures are not those of a round"),
@@ -311,6 +316,26 @@ BAD_REPLIES = {
     "images without end": (with_metric("images", [7] * 10**5), "it counts .7, 7, 7"),
     "figure": (with_metric("\x1b]0;owned\x07\nfssl: fine", 1.0), "its figure"),
 }  # fmt: skip
+
+
+def test_what_was_trained_is_kept_where_the_folder_of_runs_is_full(monkeypatch, capsys, tmp_path):
+    write = AveragingTrainer.write
+
+    def full(self, run):
+        if "fssl-flower-" not in str(run.folder):
+            raise OSError(errno.ENOSPC, "No space left on device", str(run.folder))
+        write(self, run)
+
+    monkeypatch.setattr(AveragingTrainer, "write", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    config = SMALL | {"method": "FedAvg", "rounds": 1}
+    server.main(nodes(config), context(config))
+    (folder,) = tmp_path.glob("fssl-flower-*")
+    run = stored(config, "1")
+    run.folder = folder
+    assert_same_as_in_one_process(run)
+    assert "No space left for" in (said := capsys.readouterr().err)
+    assert f"What was trained now goes to {folder}" in said
 
 
 @pytest.mark.parametrize(("spoil", "reason"), BAD_REPLIES.values(), ids=BAD_REPLIES.keys())

@@ -4,6 +4,7 @@ import contextlib
 import math
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -199,6 +200,24 @@ def test_a_stranger_cannot_send_a_message_without_end():
         assert sent < 1 << 30
         assert len(peers._meter.cut) == 1  # not just left waiting
         assert peers.next([]) is None
+
+
+@linux
+def test_a_stranger_is_cut_that_stays_longer_than_a_member_may_take():
+    """However slowly it sends: a message that does not end would fill the memory in time."""
+    with Peers("tcp://127.0.0.1:*", 2, deadline=0.5) as peers, connected(port_of(peers.address)) as stranger:
+        wire, since, cut = shaken(stranger, b"DEALER"), time.monotonic(), False
+        wire.settimeout(0)
+        while not cut and time.monotonic() < since + PATIENCE:
+            try:
+                wire.sendall(MORE.to_bytes(2, "little"))  # an empty frame, and more to come
+                cut = not wire.recv(1 << 10)
+            except BlockingIOError:  # nothing to read: it is still there
+                peers.next([])
+            except OSError:
+                cut = True
+        assert cut
+        assert time.monotonic() - since > 1  # twice the deadline
 
 
 def test_of_a_message_of_very_many_frames_the_first_are_looked_at(monkeypatch):

@@ -121,8 +121,11 @@ def test_a_port_in_use_and_a_folder_in_use_are_errors(tmp_path):
     (tmp_path / "summary.json").write_text("{}")
     with pytest.raises(SettingError, match="a folder without a finished run"):
         claim_folder(tmp_path, tiny())
+    (tmp_path / "summary.json").rename(tmp_path / "notes.json")
+    with pytest.raises(SettingError, match=r"--out=.* a new or empty folder"):
+        claim_folder(tmp_path, tiny())
     with pytest.raises(SettingError, match="a folder that can be written"):
-        claim_folder(tmp_path / "summary.json" / "run", tiny())
+        claim_folder(tmp_path / "notes.json" / "run", tiny())
     claim_folder(tmp_path / "new", tiny(), new=True)
     with pytest.raises(SettingError, match=r"FSSL_RUNS=.* a folder that can be written \(File exists\)"):
         claim_folder(tmp_path / "new", tiny(), new=True)

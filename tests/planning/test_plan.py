@@ -59,6 +59,15 @@ def test_only_what_runs_need_is_executed():
     assert not asked.unknown
 
 
+def test_names_of_a_comprehension_are_its_own():
+    """From Python 3.12 on its symbols stand among those of the module."""
+    cells = [CELL, IMPORTS + "names = [name for name in ('byol',)]\nfor name in ('x',): 1 / 0"]
+    cells += ["frame = run_all([averaging_settings(profile, objective=name) for name in names])"]
+    asked = asked_by(cells, {"profile": "smoke"})
+    assert len(asked.settings) == 1
+    assert not asked.unknown
+
+
 def test_runs_that_depend_on_results_are_named():
     cells = [CELL, IMPORTS + "one = averaging_settings(profile, objective='byol')", "frame = run_all([one])"]
     cells += ["best = frame.knn_accuracy.idxmax()", "again = run(one.changed(seed=int(best)))"]

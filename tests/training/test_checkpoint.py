@@ -234,3 +234,38 @@ def test_compressed_tensors_are_refused_before_they_fill_the_memory(tmp_path):
     path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
     with pytest.raises(CheckpointError, match="compressed, or overlap"):
         load_tensors(path)
+
+
+def tensors_of(tmp_path, pickled):
+    """A file whose tensors are described by these bytes."""
+    written, changed = io.BytesIO(), io.BytesIO()
+    torch.save({"x": torch.zeros(2)}, written)
+    with zipfile.ZipFile(written) as source, zipfile.ZipFile(changed, "w") as target:
+        for member in source.infolist():
+            target.writestr(member.filename, pickled if member.filename.endswith("data.pkl") else source.read(member))
+    content = changed.getvalue()
+    path = tmp_path / "x.tensors"
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    return path
+
+
+def test_memory_that_a_file_asks_for_beside_its_tensors_is_not_taken(tmp_path):
+    asking = b"\x80\x02c__builtin__\nbytearray\n\x8a\x05\x00\x00\x00\x00\x40\x85R."  # of 2 ** 38 bytes
+    with pytest.raises(CheckpointError, match="it has '__builtin__ bytearray', which no tensors need"):
+        load_tensors(tensors_of(tmp_path, asking))
+
+
+def test_a_key_that_takes_for_ever_to_hash_is_not_read(tmp_path):
+    """Each tuple has the one before twice, and a hash asks for both: 2 ** 60 steps."""
+    deep = b"\x80\x02}K\x01\x85q\x00" + b"".join(b"h%ch%c\x86q%c" % (n, n, n + 1) for n in range(60)) + b"K\x01s."
+    with pytest.raises(CheckpointError, match="it has tuples in tuples, more than 20 deep"):
+        load_tensors(tensors_of(tmp_path, deep))
+
+
+def test_a_tuple_may_stand_at_several_places(tmp_path):
+    pair = (3, (4, 5))
+    state = {"a": [pair] * 30, "b": {"c": (pair, pair)}, pair: torch.ones(2)}
+    save_tensors(tmp_path / "x.tensors", state)
+    found = load_tensors(tmp_path / "x.tensors")
+    assert torch.equal(found.pop(pair), state.pop(pair))
+    assert found == state

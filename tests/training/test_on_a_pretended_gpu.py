@@ -122,6 +122,14 @@ def test_a_rule_aggregates(rule):
     assert all(map(torch.isfinite, map(torch.tensor, losses(ours))))
 
 
+def test_a_rule_of_ones_own_finds_all_of_a_round_on_one_device(monkeypatch):
+    monkeypatch.setitem(RULES, "mine", lambda r: r.cosines * (r.images / r.images.sum() + r.losses.softmax(0))[:, None])
+    with PretendedDevice() as place:
+        ours = averaging(SimCLR(projector=(8,)), aggregation="mine", precision="float32", rounds=1)
+        train(ours := ours.trainer(moved(place), None))
+    assert all(map(torch.isfinite, map(torch.tensor, losses(ours))))
+
+
 # ---------------------------------------------------------------- runs from settings to files
 
 DIGITS = {
