@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 from fssl_core.errors import DataError, SettingError
 from fssl_core.figures.comparisons import paired_differences, rules_in_order
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import key
+from tests.figures.reading import drawn, key
 
 RUNS = pd.DataFrame(
     [
@@ -25,9 +25,7 @@ RUNS = pd.DataFrame(
 
 def draw(results=RUNS, **values):
     values = {"also": "accuracy", "also_label": "again"} | values
-    figure = rules_in_order(results, baseline="FedAvg", subtitle="profile laptop", title="Rules", **values)
-    figure.canvas.draw()
-    return figure
+    return drawn(rules_in_order(results, baseline="FedAvg", subtitle="profile laptop", title="Rules", **values))
 
 
 def test_differences_are_taken_seed_by_seed_whatever_the_order_of_the_runs():

@@ -6,7 +6,7 @@ import torch
 from fssl_core.errors import DataError
 from fssl_core.figures.reconstructions import inversion_attack
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import key, line_of, spreads
+from tests.figures.reading import drawn, key, line_of, spreads
 
 RUNS = pd.DataFrame(
     [
@@ -36,9 +36,7 @@ def pictures(channels=1, side=16):
 
 
 def draw(originals, made):
-    figure = inversion_attack(RUNS, originals, made, subtitle="profile laptop")
-    figure.canvas.draw()
-    return figure
+    return drawn(inversion_attack(RUNS, originals, made, subtitle="profile laptop"))
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from fssl_core.figures.charts import bars
 from fssl_core.figures.style import METHOD_COLOURS
 from tests.figures.reading import bars as heights
-from tests.figures.reading import diamonds, key, written
+from tests.figures.reading import diamonds, drawn, key, written
 
 COLUMNS = {"x": "clients", "y": "accuracy", "hue": "method", "panel": "labels"}
 OURS = pd.DataFrame(
@@ -27,9 +27,7 @@ PAPER = pd.DataFrame(
 
 
 def draw(frame, **options):
-    figure = bars(frame, **COLUMNS, subtitle="profile laptop", title="Table", **options)
-    figure.canvas.draw()
-    return figure
+    return drawn(bars(frame, **COLUMNS, subtitle="profile laptop", title="Table", **options))
 
 
 def test_bars_are_means_with_the_papers_values_as_diamonds_at_the_same_place():
@@ -131,8 +129,7 @@ def test_costs_of_many_magnitudes_have_logarithmic_axes_of_their_own():
         rows, "architecture", "cost", panel="resource", paper=rows.assign(cost=rows["printed"]), percent=False,
         log=True, subtitle="s", title="t",
     )  # fmt: skip
-    figure.canvas.draw()
-    traffic, memory = figure.axes
+    traffic, memory = drawn(figure).axes
     assert heights(traffic) == pytest.approx({-0.2: 1e12, 0.2: 1e11})
     assert traffic.get_yscale() == memory.get_yscale() == "log"
     assert [*diamonds(traffic), *diamonds(memory)] == [pytest.approx((-0.2, 2e12)), pytest.approx((0.2, 1e8))]

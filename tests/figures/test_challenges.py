@@ -4,7 +4,7 @@ import pytest
 
 from fssl_core.figures.comparisons import challenges
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import bars, key, line_of
+from tests.figures.reading import bars, drawn, key, line_of
 
 
 def runs(panel, method, **points):
@@ -29,9 +29,7 @@ RESULTS.loc[RESULTS["negatives"] == "fresh", "negative_similarity"] = [0.5, 0.7]
 
 
 def draw(results=RESULTS, **options):
-    figure = challenges(results, subtitle="profile laptop", title="Figure 1", **options)
-    figure.canvas.draw()
-    return figure
+    return drawn(challenges(results, subtitle="profile laptop", title="Figure 1", **options))
 
 
 def test_every_panel_draws_the_means_over_its_own_rows():

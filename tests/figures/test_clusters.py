@@ -2,6 +2,7 @@ import numpy as np
 import torch
 
 from fssl_core.figures.planar import clusters
+from tests.figures.reading import drawn
 
 NAMES = [f"class {digit}" for digit in range(10)]
 
@@ -12,9 +13,7 @@ def plane(count, classes, seed=0):
 
 
 def draw(planes, classes=NAMES, **more):
-    figure = clusters(planes, classes, subtitle="profile laptop", title="Figure 9", **more)
-    figure.canvas.draw()
-    return figure
+    return drawn(clusters(planes, classes, subtitle="profile laptop", title="Figure 9", **more))
 
 
 def test_each_class_has_one_colour_in_every_panel_and_one_key():

@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgb
 from fssl_core.figures.client_costs import divergence_and_costs, traffic_by_cut
 from fssl_core.figures.style import METHOD_COLOURS
 from fssl_core.papers.names import MIB
-from tests.figures.reading import bars, diamonds, key, lines, spreads
+from tests.figures.reading import bars, diamonds, drawn, key, lines, spreads
 
 RUNS = pd.DataFrame(
     [("MocoSFL", cut, syncs, cut / syncs * factor) for cut in (1, 3) for syncs in (1, 10) for factor in (0.9, 1.1)]
@@ -30,9 +30,7 @@ PAPER = pd.DataFrame(
 
 
 def draw(runs=RUNS, costs=COSTS, paper=PAPER):
-    figure = divergence_and_costs(runs, costs, paper=paper, subtitle="profile laptop", title="Figure 3")
-    figure.canvas.draw()
-    return figure
+    return drawn(divergence_and_costs(runs, costs, paper=paper, subtitle="profile laptop", title="Figure 3"))
 
 
 def test_divergence_is_a_line_for_each_frequency_and_one_for_the_whole_model():
@@ -86,8 +84,7 @@ def test_traffic_by_cut_stacks_the_parts_and_marks_the_cheapest():
         for rule, ways in (("one-way", 1), ("two-way", 2))
         for cut, activation, sync in ((1, 30, 0), (3, 20, 5 * ways), (5, 10, 12 * ways))
     )  # fmt: skip
-    figure = traffic_by_cut(frame, subtitle="250 images")
-    figure.canvas.draw()
+    figure = drawn(traffic_by_cut(frame, subtitle="250 images"))
     one_way, two_way = figure.axes
     assert [axes.get_title("left") for axes in figure.axes] == ["ResNet-18, one-way", "ResNet-18, two-way"]
     assert one_way.get_ylabel() == "MiB"

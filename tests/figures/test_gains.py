@@ -1,6 +1,7 @@
 import pandas as pd
 
 from fssl_core.figures.comparisons import stated_gains
+from tests.figures.reading import drawn
 
 GAINS = pd.DataFrame(
     [("CIFAR-10", 5.21, True, 5.21, 4.26), ("CIFAR-100", 0.52, False, -0.09, float("nan"))],
@@ -10,9 +11,7 @@ GAINS = pd.DataFrame(
 
 
 def draw(frame, rules):
-    figure = stated_gains(frame, rules, subtitle="printed tables", title="Gains")
-    figure.canvas.draw()
-    return figure
+    return drawn(stated_gains(frame, rules, subtitle="printed tables", title="Gains"))
 
 
 def marks(axes, marker):

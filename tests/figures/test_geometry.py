@@ -5,7 +5,7 @@ import pytest
 
 from fssl_core.errors import SettingError
 from fssl_core.figures.diagrams import KINDS, scaling
-from tests.figures.reading import key
+from tests.figures.reading import drawn, key
 
 VECTORS = pd.DataFrame(
     [
@@ -23,9 +23,7 @@ ANGLES = pd.DataFrame(
 
 
 def draw(vectors=VECTORS):
-    figure = scaling(vectors, ANGLES, subtitle="exact")
-    figure.canvas.draw()
-    return figure
+    return drawn(scaling(vectors, ANGLES, subtitle="exact"))
 
 
 def test_each_case_has_its_arrows_from_the_origin_on_axes_of_one_scale():

@@ -5,6 +5,7 @@ from matplotlib.contour import QuadContourSet
 
 from fssl_core.errors import DataError
 from fssl_core.figures.planar import END, START, STEP, loss_landscapes
+from tests.figures.reading import drawn
 
 PANELS = [(ssl, method) for ssl in ("SimCLR", "Barlow Twins") for method in ("FedAvg", "L-DAWA")]
 HEIGHT = {"SimCLR": 2.0, "Barlow Twins": 60.0}
@@ -28,9 +29,7 @@ RINGS = pd.concat([frame(*panel, [(5, 0), (0, 5), (-5, 0), (0, -5)], ["x", "y"])
 
 
 def draw(surfaces=SURFACES, paths=PATHS, rings=RINGS):
-    figure = loss_landscapes(surfaces, paths, rings, subtitle="profile laptop", title="Landscapes")
-    figure.canvas.draw()
-    return figure
+    return drawn(loss_landscapes(surfaces, paths, rings, subtitle="profile laptop", title="Landscapes"))
 
 
 def planes(figure):

@@ -1,6 +1,3 @@
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +11,7 @@ from fssl_core.figures.reconstructions import (
     reconstruction_cases,
     reconstructions_by_arm,
 )
-from tests.figures.reading import key
+from tests.figures.reading import drawn, key
 
 NAMES = ["C1D0", "C1D1", "C0D0", "C0D1", "C0D0 fitted", "C0D1 fitted"]
 CASES = pd.DataFrame(
@@ -35,9 +32,7 @@ def panel(value: int, rows: int = 3, images: int = 4) -> torch.Tensor:
 
 
 def draw_cases(pictures, results=CASES):
-    figure = reconstruction_cases(results, pictures, subtitle="profile laptop", title="Table 8")
-    figure.canvas.draw()
-    return figure
+    return drawn(reconstruction_cases(results, pictures, subtitle="profile laptop", title="Table 8"))
 
 
 def test_without_pictures_the_measures_are_drawn_alone():
@@ -102,8 +97,7 @@ def found(size: int = 16) -> dict:
 
 
 def test_a_panel_has_the_originals_and_a_row_for_each_number_of_layers():
-    figure = attacks_by_depth(DEPTHS, panel(0)[0], found(), subtitle="profile laptop", title="Two attacks")
-    figure.canvas.draw()
+    figure = drawn(attacks_by_depth(DEPTHS, panel(0)[0], found(), subtitle="profile laptop", title="Two attacks"))
     panels = [axes for axes in figure.axes if axes.images]
     titles = ["MFCL:\ndecoder", "MFCL:\nsearch, model unknown", "MonAcoSFL:\nsearch"]
     assert [axes.get_title(loc="left") for axes in panels] == titles

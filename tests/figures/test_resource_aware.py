@@ -3,7 +3,7 @@ import pandas as pd
 
 from fssl_core.figures.style import METHOD_COLOURS
 from fssl_core.figures.tradeoffs import COUNTED, quoted_costs
-from tests.figures.reading import key
+from tests.figures.reading import drawn, key
 
 COSTS = {"traffic": "α (bits)", "memory": "γ (bytes)"}
 PRINTED = pd.DataFrame(
@@ -23,9 +23,7 @@ OURS = pd.DataFrame(
 
 
 def draw():
-    figure = quoted_costs(PRINTED, OURS, COSTS, {"memory": 1.1e8}, subtitle="profile laptop", title="Table")
-    figure.canvas.draw()
-    return figure
+    return drawn(quoted_costs(PRINTED, OURS, COSTS, {"memory": 1.1e8}, subtitle="profile laptop", title="Table"))
 
 
 def test_printed_points_stand_over_their_costs_and_the_quoted_ones_are_hollow():

@@ -7,14 +7,9 @@ from fssl_core.costs.parts import build_model, vit
 from fssl_core.figures.client_costs import resources_by_stage, traffic_by_direction
 from fssl_core.figures.diagrams import FROZEN, changes_by_stage
 from fssl_core.figures.style import METHOD_COLOURS
-from tests.figures.reading import diamonds
+from tests.figures.reading import diamonds, drawn
 
 WORDS = {"subtitle": "profile smoke", "title": "resources"}
-
-
-def drawn(figure):
-    figure.canvas.draw()
-    return figure.axes
 
 
 def curves():
@@ -25,7 +20,7 @@ def curves():
 
 def test_stages_are_steps_over_local_epochs_and_rounds():
     table = curves()
-    memory, computation, traffic = drawn(resources_by_stage(table, **WORDS))
+    memory, computation, traffic = drawn(resources_by_stage(table, **WORDS)).axes
     assert [axes.get_xlim() for axes in (memory, computation, traffic)] == [(0, 24), (0, 24), (0, 8)]
     progressive, layerwise = (
         next(steps for steps in axes.patches if to_hex(steps.get_edgecolor()) == METHOD_COLOURS[method])
@@ -38,7 +33,8 @@ def test_stages_are_steps_over_local_epochs_and_rounds():
 
 
 def test_a_printed_peak_stands_where_the_method_needs_most():
-    axes = drawn(resources_by_stage(curves(), printed_peaks={"FedMoCoV3": 9 * GB, "LW-FedSSL": 3 * GB}, **WORDS))[0]
+    peaks = {"FedMoCoV3": 9 * GB, "LW-FedSSL": 3 * GB}
+    axes = drawn(resources_by_stage(curves(), printed_peaks=peaks, **WORDS)).axes[0]
     diamonds = [line for line in axes.lines if line.get_marker() == "D"]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in diamonds] == [(12, 9), (21, 3)]
 
@@ -48,7 +44,7 @@ def test_download_and_upload_add_up_in_a_bar_with_the_share_of_the_first():
         [("whole", 4 * GB, 4 * GB, 8 * GB), ("part", 1 * GB, 2 * GB, np.nan)],
         columns=["name", "down_bytes", "up_bytes", "printed_bytes"],
     )
-    (axes,) = drawn(traffic_by_direction(rows, **WORDS))
+    (axes,) = drawn(traffic_by_direction(rows, **WORDS)).axes
     assert [(bar.get_x(), bar.get_width()) for bar in axes.patches] == [(0, 4), (0, 1), (4, 4), (1, 2)]
     assert [text.get_text() for text in axes.texts] == ["8.00 GB, 1.00×", "3.00 GB, 0.38×"]
     assert diamonds(axes) == {(8, 0)}
@@ -59,7 +55,7 @@ def test_frozen_units_are_told_from_absent_ones():
     rows += [("LW-FedSSL", 1, 1, 0.01), ("LW-FedSSL", 2, 1, 0.0), ("LW-FedSSL", 2, 2, 0.1)]
     changes = pd.DataFrame(rows, columns=["method", "stage", "unit", "largest_change"], dtype=object)
     changes = changes.astype({"stage": float, "unit": float, "largest_change": float})  # as read with other rows
-    full, layerwise = drawn(changes_by_stage(changes, **WORDS))
+    full, layerwise = drawn(changes_by_stage(changes, **WORDS)).axes
     assert [text.get_text() for text in full.texts] == ["no other stage"]
     first, second = ([to_hex(face) for face in stage] for stage in layerwise.images[0].get_array().tolist())
     trained, absent = METHOD_COLOURS["LW-FedSSL"], "#ffffff"

@@ -5,6 +5,7 @@ import pytest
 from fssl_core.errors import SettingError
 from fssl_core.figures.charts import by_round
 from fssl_core.figures.style import METHOD_COLOURS
+from tests.figures.reading import drawn
 
 RUNS = pd.DataFrame(
     [
@@ -20,9 +21,7 @@ METRICS = {"accuracy": "linear probe accuracy", "loss": "mean local loss"}
 
 
 def draw(frame=RUNS, metrics=METRICS, **values):
-    figure = by_round(frame, metrics, subtitle="profile laptop", title="rounds", **values)
-    figure.canvas.draw()
-    return figure
+    return drawn(by_round(frame, metrics, subtitle="profile laptop", title="rounds", **values))
 
 
 def band(axes, number):

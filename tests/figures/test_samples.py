@@ -1,6 +1,7 @@
 import torch
 
 from fssl_core.figures.image_grids import samples
+from tests.figures.reading import drawn
 
 
 def classes(count, images=3, channels=1):
@@ -14,8 +15,7 @@ def classes(count, images=3, channels=1):
 
 def test_a_panel_has_a_named_row_for_each_class_and_a_sentence_where_there_are_no_images():
     sets = {"grey": classes(4), "colour": classes(2, channels=3), "absent": "not run: no such file"}
-    figure = samples(sets, subtitle="profile smoke", title="Samples")
-    figure.canvas.draw()
+    figure = drawn(samples(sets, subtitle="profile smoke", title="Samples"))
     grey, colour, absent, unused = figure.axes
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["grey", "colour", "absent", ""]
     for axes, count in ((grey, 4), (colour, 2)):
@@ -34,8 +34,7 @@ def test_images_are_of_one_size_and_panels_do_not_overlap():
     figure = samples(
         {name: classes(count, 8) for name, count in zip("abc", (9, 4, 2), strict=True)}, subtitle="", title=""
     )
-    figure.canvas.draw()
-    boxes = [axes.get_tightbbox() for axes in figure.axes[:3]]
+    boxes = [axes.get_tightbbox() for axes in drawn(figure).axes[:3]]
     assert boxes[0].x1 <= boxes[1].x0
     assert boxes[2].y1 <= boxes[0].y0
     heights = [axes.get_window_extent().height / count for axes, count in zip(figure.axes, (9, 4, 2), strict=False)]

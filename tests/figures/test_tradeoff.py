@@ -6,7 +6,7 @@ from fssl_core.errors import SettingError
 from fssl_core.figures.client_costs import CHEAPEST, PARTS, traffic_and_accuracy
 from fssl_core.figures.style import METHOD_COLOURS
 from fssl_core.papers.names import MIB
-from tests.figures.reading import key, line_of, spreads
+from tests.figures.reading import drawn, key, line_of, spreads
 
 
 def bars(panel, **parts):
@@ -33,9 +33,7 @@ RUNS = pd.DataFrame(
 
 
 def draw(traffic=TRAFFIC, results=RUNS):
-    figure = traffic_and_accuracy(traffic, results, subtitle="profile laptop")
-    figure.canvas.draw()
-    return figure
+    return drawn(traffic_and_accuracy(traffic, results, subtitle="profile laptop"))
 
 
 def heights(axes):

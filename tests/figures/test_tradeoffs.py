@@ -7,7 +7,7 @@ import pytest
 from fssl_core.errors import DataError
 from fssl_core.figures.style import METHOD_COLOURS, METHODS
 from fssl_core.figures.tradeoffs import RING, pareto_front, ranked, scatter
-from tests.figures.reading import key, written
+from tests.figures.reading import drawn, key, written
 
 CHOICES = {  # accuracy by probe and by fine-tuning, MiB, billions of multiply-adds, MiB
     ("FedSimCLR", ""): (0.60, 0.70, 20, 200, 30),
@@ -63,9 +63,7 @@ def test_front_refuses_a_missing_value():
 
 
 def draw(results=RUNS):
-    figure = scatter(results, NEEDS, "accuracy", choice="choice", panel="protocol", low=NEEDS, log=True, **WORDS)
-    figure.canvas.draw()
-    return figure
+    return drawn(scatter(results, NEEDS, "accuracy", choice="choice", panel="protocol", low=NEEDS, log=True, **WORDS))
 
 
 def points(axes):
@@ -129,8 +127,7 @@ def test_short_names_are_written_into_the_markers_and_more_may_be_better():
     figure = scatter(
         runs, {"traffic": "traffic", "macs": "error"}, "accuracy", choice="cut", high=["macs"], low=["traffic"], **WORDS
     )
-    figure.canvas.draw()
-    traffic, error = figure.axes
+    traffic, error = drawn(figure).axes
     assert written(traffic) == ["1"] * 4
     assert error.get_xlabel() == "error; more is better"
     assert steps(error) == [200]  # the most accurate has most of it
@@ -158,8 +155,7 @@ def test_without_goals_there_are_points_in_given_styles_and_references():
         runs, {"matching": "matching (%)"}, "knn_accuracy", hue="norm", panel="where", percent=["matching"],
         styles=styles, references={"chance": {"knn_accuracy": 0.1}, "guess": {"matching": 0.2}}, **WORDS,
     )  # fmt: skip
-    figure.canvas.draw()
-    first, second = figure.axes
+    first, second = drawn(figure).axes
     assert [axes.get_title("left") for axes in figure.axes] == ["MFCL", "all"]
     group, twin = points(first)
     assert group.get_xydata().round(12).tolist() == [[0.55, 0.6]]
@@ -183,8 +179,7 @@ def test_rows_are_ranked_by_the_first_column_and_a_missing_value_is_not_drawn():
     figure = ranked(
         runs, labels, log=["memory"], percent=["accuracy", "explained"], bold=["MocoSFL"], italic=["MFCL"], **WORDS
     )
-    figure.canvas.draw()
-    accuracy, memory, explained = figure.axes
+    accuracy, memory, explained = drawn(figure).axes
     names = accuracy.get_yticklabels()
     assert [name.get_text() for name in names] == ["MocoSFL", "MFCL", "FedSimCLR"]
     assert [name.get_fontweight() for name in names] == ["bold", "normal", "normal"]

@@ -5,7 +5,7 @@ import pytest
 from fssl_core.figures.verdicts import plot_overview, plot_verdicts
 from fssl_core.papers.reference import PAPERS
 from fssl_core.reporting import gallery
-from tests.figures.reading import key, written
+from tests.figures.reading import drawn, key, written
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,8 +19,7 @@ def verdicts():
 
 
 def test_every_claim_is_counted_once_in_each_papers_row_the_first_paper_on_top(verdicts):
-    figure = plot_overview(verdicts)
-    figure.canvas.draw()
+    figure = drawn(plot_overview(verdicts))
     exact, trained, printed = figure.axes
     assert [label.get_text() for label in exact.get_yticklabels()] == [*PAPERS]
     assert exact.yaxis_inverted()
@@ -35,8 +34,7 @@ def test_each_claim_with_a_number_has_a_row_and_the_others_are_counted(verdicts)
     own = [verdict for verdict in verdicts if verdict.paper == "mocosfl"]
     numbers = [verdict for verdict in own if verdict.estimate is not None]
     title = "A title that is longer than a line, " * 5
-    figure = plot_verdicts(own, title)
-    figure.canvas.draw()
+    figure = drawn(plot_verdicts(own, title))
     assert figure.texts[0].get_text().split() == title.split()
     (axes,) = figure.axes
     assert len(axes.get_yticklabels()) == len(numbers)
