@@ -158,12 +158,7 @@ def ssl_agnostic(cells: Cells) -> Outcome:
 def variant_ranking(cells: Cells) -> Outcome:
     winners = {1.0: ["L-DAWA_Loss", "L-DAWA_FedU"], 0.01: ["L-DAWA_FedAvg"]}
     return every(
-        best(
-            cells.where(label_fraction=fraction),
-            names,
-            [name for name in VARIANTS if name not in names],
-            each=COLUMN,
-        )
+        best(cells.where(label_fraction=fraction), names, [name for name in VARIANTS if name not in names], each=COLUMN)
         for fraction, names in winners.items()
     )
 

@@ -89,10 +89,7 @@ def client_count(results: pd.DataFrame) -> Outcome:
         raise NotRun("needs two numbers of clients")
     few, most = (cells.mean(images_per_client=count) for count in (images[0], images[-1]))
     name = f"{images[-1]:g} − {images[0]:g} images a client"
-    parts = [
-        within(cells, most - few, name, low=0.0, strict=True),
-        ordered(cells, "images_per_client", slack=1),
-    ]
+    parts = [within(cells, most - few, name, low=0.0, strict=True), ordered(cells, "images_per_client", slack=1)]
     if {500, 10_000} <= set(images) and set(rows["dataset"]) == {"cifar10"}:
         parts += [
             within(cells, cells.mean(images_per_client=500), "500 images a client", high=40),

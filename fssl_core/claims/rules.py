@@ -266,14 +266,7 @@ def equivalent(
 
 
 def across(
-    cells: Cells,
-    column: str,
-    start: Any,
-    end: Any,
-    *,
-    low: float = -inf,
-    high: float = inf,
-    each: Sequence[str] = (),
+    cells: Cells, column: str, start: Any, end: Any, *, low: float = -inf, high: float = inf, each: Sequence[str] = ()
 ) -> Outcome:
     """The change from one level of a column to another lies in a region, in each part that has both levels."""
     changes = _differences(cells, column, [(end, start)], each, low=low, high=high, strict=0.0 in (low, high))

@@ -43,11 +43,7 @@ ABOVE = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsiz
 
 @style.use_style()
 def traffic_and_accuracy(
-    traffic: pd.DataFrame,
-    results: pd.DataFrame,
-    *,
-    subtitle: str,
-    title: str = "Traffic and accuracy by cut layer",
+    traffic: pd.DataFrame, results: pd.DataFrame, *, subtitle: str, title: str = "Traffic and accuracy by cut layer"
 ) -> Figure:
     """Bytes of one client by cut, part upon part, with the cheapest cut framed; accuracies on a second axis.
 
@@ -164,12 +160,7 @@ def traffic_by_direction(rows: pd.DataFrame, *, subtitle: str, title: str) -> Fi
 
 @style.use_style()
 def divergence_and_costs(
-    divergence: pd.DataFrame,
-    costs: pd.DataFrame,
-    *,
-    subtitle: str,
-    title: str,
-    paper: pd.DataFrame | None = None,
+    divergence: pd.DataFrame, costs: pd.DataFrame, *, subtitle: str, title: str, paper: pd.DataFrame | None = None
 ) -> Figure:
     """Divergence by cut and synchronisation frequency; multiply-adds and memory of a client, the paper's as diamonds.
 

@@ -69,10 +69,7 @@ def trajectories(
 
 @style.use_style()
 def misalignment(
-    steps: pd.DataFrame,
-    *,
-    subtitle: str,
-    title: str = "Distance between online and momentum client models",
+    steps: pd.DataFrame, *, subtitle: str, title: str = "Distance between online and momentum client models"
 ) -> Figure:
     """Misalignment over the steps (Eq. 2): mean over seeds, their range as a band, syncs as thin vertical lines.
 

@@ -52,9 +52,7 @@ PAPERS: dict[str, Paper] = {
         "MocoSFL: enabling cross-client collaborative self-supervised learning", "ICLR 2023", "Li et al., 2023"
     ),
     "monacosfl": Paper(
-        "A deep cut into Split Federated Self-supervised Learning",
-        "ECML PKDD 2024",
-        "Przewięźlikowski et al., 2024",
+        "A deep cut into Split Federated Self-supervised Learning", "ECML PKDD 2024", "Przewięźlikowski et al., 2024"
     ),
     "ldawa": Paper(
         "L-DAWA: Layer-wise Divergence Aware Weight Aggregation in Federated Self-Supervised Visual "

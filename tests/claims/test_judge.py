@@ -92,10 +92,7 @@ def test_a_benchmark_is_not_judged_on_the_tiny_models_of_smoke(check, monkeypatc
 
 @pytest.mark.parametrize(
     ("leads", "reason"),
-    [
-        ((0, 2), "what can be meant disagrees: L-DAWA − FedAvg is +1.03 points"),
-        ((0, 1), "both answers are possible"),
-    ],
+    [((0, 2), "what can be meant disagrees: L-DAWA − FedAvg is +1.03 points"), ((0, 1), "both answers are possible")],
 )
 def test_what_is_sure_by_each_measure_and_not_by_all_is_told_from_what_is_not_sure(check, leads, reason):
     check(lambda part: agreed(ahead(part, "L-DAWA", "FedAvg", by=lead) for lead in leads))

@@ -131,10 +131,7 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
         at(BETTER | {"L-DAWA_Loss": 65}, **FULL) + at(BETTER | {"L-DAWA_FedAvg": 65}, **LEAST),
         at(BETTER | {"L-DAWA": 65}, **FULL) + at(BETTER | {"L-DAWA_FedAvg": 65}, **LEAST),
     ),
-    "table2-variants-beat-own-base": (
-        at(COMBINED_BETTER, **FULL),
-        at(COMBINED_BETTER | {"L-DAWA_Loss": 58}, **FULL),
-    ),
+    "table2-variants-beat-own-base": (at(COMBINED_BETTER, **FULL), at(COMBINED_BETTER | {"L-DAWA_Loss": 58}, **FULL)),
     "table3-ldawa-wins": (
         partitions({"L-DAWA": 60, "FedAvg": 50}, {"L-DAWA": 65, "FedAvg": 55}),
         partitions({"L-DAWA": 48, "FedAvg": 50}, {"L-DAWA": 65, "FedAvg": 55}),

@@ -83,14 +83,8 @@ TRAINED = {  # claim: cells that reproduce it, cells that contradict it
     "fig7-gap-40": (gaps(0.42, [*range(3, 17, 2)]), gaps(0.38, [*range(3, 17, 2)])),
     "fig7-every-depth": (gaps(0.02, [1, 5, 9]), gaps(0.02, [1, 5]) + gaps(-0.02, [9])),
     "fig8a-reconstructions": (attacks(FLAT, FLAT, CUTS), attacks(FLAT, FLAT[::-1], CUTS)),
-    "fig8b-deeper-is-more-private": (
-        attacks(FLAT, FLAT, CUTS),
-        attacks(FLAT, [0.10, 0.10, 0.15, 0.16, 0.2], CUTS),
-    ),
-    "fig8b-9-to-13": (
-        attacks(FLAT, FLAT, CUTS),
-        attacks(FLAT, [0.10, 0.10, 0.15, 0.14, 0.2], CUTS),
-    ),
+    "fig8b-deeper-is-more-private": (attacks(FLAT, FLAT, CUTS), attacks(FLAT, [0.10, 0.10, 0.15, 0.16, 0.2], CUTS)),
+    "fig8b-9-to-13": (attacks(FLAT, FLAT, CUTS), attacks(FLAT, [0.10, 0.10, 0.15, 0.14, 0.2], CUTS)),
     "fig8b-similar-privacy-1-13": (
         attacks([0.1, 0.2], [0.11, 0.21], (1, 13)),
         attacks([0.1, 0.2], [0.13, 0.26], (1, 13)),
