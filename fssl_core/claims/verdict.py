@@ -145,18 +145,6 @@ def table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
     The claim says how it is read, where there are two ways.
     """
-    columns = [
-        "id",
-        "artifact",
-        "claim",
-        "check",
-        "reading",
-        "paper",
-        "ours",
-        "deciding",
-        "evidence",
-        "profile",
-        "data",
-    ]
+    names = ["id", "artifact", "claim", "check", "reading", "paper", "ours", "deciding", "evidence", "profile", "data"]
     rows = [vars(verdict) | {"paper": paper_in_words(verdict), "deciding": in_words(verdict)} for verdict in verdicts]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=names)
