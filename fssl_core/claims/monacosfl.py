@@ -393,16 +393,8 @@ def reversed_at_the_end(cells: Cells) -> Outcome:
 def poor_features(cells: Cells) -> Outcome:
     """Poor features are those of the last cuts: there the lead has to be above that of cuts 1 to 13."""
     before = _lead(cells, [cut for cut in cells.levels("cut_layer") if cut <= 13])
-    return every(
-        within(
-            cells,
-            _lead(cells, [cut]) - before,
-            f"MocoSFL − MonAcoSFL, cut {cut}, less that of cuts 1 to 13",
-            low=0.0,
-            strict=True,
-        )
-        for cut in (15, 17)
-    )
+    name = "MocoSFL − MonAcoSFL, cut {}, less that of cuts 1 to 13".format
+    return every(within(cells, _lead(cells, [cut]) - before, name(cut), low=0.0, strict=True) for cut in (15, 17))
 
 
 # ------------------------------------------------------------------------------ fig5: the toy, fig9: misalignment
