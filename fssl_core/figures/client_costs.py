@@ -42,9 +42,7 @@ ABOVE = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsiz
 
 
 @style.use_style()
-def traffic_and_accuracy(
-    traffic: pd.DataFrame, results: pd.DataFrame, *, subtitle: str, title: str = "Traffic and accuracy by cut layer"
-) -> Figure:
+def traffic_and_accuracy(traffic: pd.DataFrame, results: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
     """Bytes of one client by cut, part upon part, with the cheapest cut framed; accuracies on a second axis.
 
     A panel without results shows the bars alone: an accuracy never stands over the traffic of another model.
@@ -160,7 +158,7 @@ def traffic_by_direction(rows: pd.DataFrame, *, subtitle: str, title: str) -> Fi
 
 @style.use_style()
 def divergence_and_costs(
-    divergence: pd.DataFrame, costs: pd.DataFrame, *, subtitle: str, title: str, paper: pd.DataFrame | None = None
+    divergence: pd.DataFrame, costs: pd.DataFrame, *, paper: pd.DataFrame, subtitle: str, title: str
 ) -> Figure:
     """Divergence by cut and synchronisation frequency; multiply-adds and memory of a client, the paper's as diamonds.
 
@@ -175,7 +173,6 @@ def divergence_and_costs(
     """
     fig, (left, middle, right) = style.panels(3, width=4.1, height=3.4)
     _divergence(left, divergence)
-    paper = costs.iloc[:0] if paper is None else paper
     costs, paper = (
         rows.assign(client=rows["scheme"] + rows["cut_layer"].map(lambda cut: "" if pd.isna(cut) else f"-{cut:.0f}"))
         for rows in (costs, paper)

@@ -136,7 +136,7 @@ def stated_gains(frame: pd.DataFrame, rules: Sequence[str], *, subtitle: str, ti
 
 
 @style.use_style()
-def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: float | None = None) -> Figure:
+def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: float) -> Figure:
     """Accuracy against the batch (a), the number of clients (b) and what the queue holds (c).
 
     Mean and standard deviation over rows, usually seeds, with each row as a dot. Under a bar of panel (c) stands the
@@ -177,8 +177,7 @@ def challenges(results: pd.DataFrame, *, subtitle: str, title: str, chance: floa
             style.move_dots(axes, across=0.15)
             axes.grid(False, axis="x")
             axes.tick_params(axis="x", length=0)
-        if chance is not None:
-            axes.axhline(chance, **style.CHANCE)
+        axes.axhline(chance, **style.CHANCE)
         axes.set_title(heading)
         axes.set_xlabel(label)
         if axes.get_subplotspec().is_first_col():

@@ -27,13 +27,7 @@ APART = FROZEN = "#e4e4e4"  # of what is not pooled, or not trained
 
 
 @style.use_style()
-def scaling(
-    vectors: pd.DataFrame,
-    angles: pd.DataFrame,
-    *,
-    subtitle: str,
-    title: str = "What the cosine does to a client's vector",
-) -> Figure:
+def scaling(vectors: pd.DataFrame, angles: pd.DataFrame, *, subtitle: str, title: str) -> Figure:
     """Vectors in the plane, a panel for each of two cases, then angle and length after scaling by the cosine.
 
     Args:

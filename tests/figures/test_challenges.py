@@ -28,12 +28,12 @@ RESULTS = pd.DataFrame(
 RESULTS.loc[RESULTS["negatives"] == "fresh", "negative_similarity"] = [0.5, 0.7]
 
 
-def draw(results=RESULTS, **options):
-    return drawn(challenges(results, subtitle="profile laptop", title="Figure 1", **options))
+def draw(results=RESULTS):
+    return drawn(challenges(results, subtitle="profile laptop", title="Figure 1", chance=0.1))
 
 
 def test_every_panel_draws_the_means_over_its_own_rows():
-    figure = draw(chance=0.1)
+    figure = draw()
     batch, clients, negatives = figure.axes
     moco, byol = (line_of(batch, METHOD_COLOURS[name]) for name in ("FL-MoCoV2", "FL-BYOL"))
     np.testing.assert_allclose(moco.get_ydata(), [0.21, 0.41])

@@ -63,7 +63,7 @@ def test_costs_are_bars_by_client_with_the_papers_values_as_diamonds_at_their_pl
 def test_the_legend_names_the_paper_only_where_it_has_values():
     names = key(draw())
     assert names[-3:] == ["memory at batch 128", "memory at batch 1", "paper"]
-    without = draw(paper=None)
+    without = draw(paper=PAPER.iloc[:0])
     assert key(without)[-1] == "memory at batch 1"
     assert not any(diamonds(axes) for axes in without.axes[1:])
 

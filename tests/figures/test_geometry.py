@@ -23,7 +23,7 @@ ANGLES = pd.DataFrame(
 
 
 def draw(vectors=VECTORS):
-    return drawn(scaling(vectors, ANGLES, subtitle="exact"))
+    return drawn(scaling(vectors, ANGLES, subtitle="exact", title="Vectors"))
 
 
 def test_each_case_has_its_arrows_from_the_origin_on_axes_of_one_scale():

@@ -33,7 +33,7 @@ RUNS = pd.DataFrame(
 
 
 def draw(traffic=TRAFFIC, results=RUNS):
-    return drawn(traffic_and_accuracy(traffic, results, subtitle="profile laptop"))
+    return drawn(traffic_and_accuracy(traffic, results, subtitle="profile laptop", title="Traffic"))
 
 
 def heights(axes):
