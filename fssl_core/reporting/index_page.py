@@ -95,23 +95,16 @@ def _chapter(key: str, notebooks: Mapping[str, Notebook], verdicts: Sequence[Ver
         f"{number}. {_link(notebooks[id])} *{COURSE[id]}*"
         for number, id in enumerate((id for id in chapter.essential if id in notebooks), start=1)
     ]
-    return "\n".join(
+    return "\n\n".join(
         [
             f"## {chapter.name}",
-            "",
             f"{paper.citation}, *{paper.title}*{venue}.",
-            "",
             f"**What to know before.** {chapter.needs}",
-            "",
             "**Read first** (★ in the list of all):",
-            "",
-            *first,
-            "",
+            "\n".join(first),
             f"<details><summary>All {len(listed)} notebooks, in the order of the course, with times and verdicts"
             "</summary>",
-            "",
             _table(["", "notebook", "question", *TIMED, "claims"], rows),
-            "",
             "</details>",
         ]
     )
