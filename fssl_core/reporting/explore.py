@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fssl_core.errors import FsslError
@@ -90,7 +89,10 @@ def one_cut(results: pd.DataFrame, cut_layer: int, method: str = BOTH, accuracy:
             axes.plot(rows["cut_layer"], rows["value"], ".", color=style.colour, alpha=0.4)
             texts.append(f"{name} {mean.loc[cut_layer]:.3g}")
         label = f"{accuracy} accuracy" if column == "accuracy" else title
-        _label(axes, f"{label} ({unit})\ncut {cut_layer}: {' · '.join(texts)}", values)
+        written = f"{label} ({unit})\ncut {cut_layer}: {' · '.join(texts)}"
+        axes.set_title(written, loc="left", y=1.02)  # where it goes takes as long to find as all lines to draw
+        axes.set_ylim(0, 1.08 * values["value"].max())  # the same for every choice
+        axes.locator_params(axis="y", nbins=5)
         axes.axvspan(cut_layer - 0.3, cut_layer + 0.3, color="#f0e442", alpha=0.5, zorder=0, linewidth=0)
         axes.set_xticks(sorted(set(values["cut_layer"])))
     for axes in figure.axes[2:]:
@@ -211,12 +213,6 @@ def png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=90, metadata={"Software": None}, pil_kwargs={"compress_level": 1})
     return file.getvalue()
-
-
-def _label(axes: Axes, title: str, values: pd.DataFrame) -> None:
-    axes.set_title(title, loc="left", y=1.02)  # where it goes takes as long to find as all lines to draw
-    axes.set_ylim(0, 1.08 * values["value"].max())  # the same for every choice
-    axes.locator_params(axis="y", nbins=5)
 
 
 def _finish(figure: Figure, title: str, results: pd.DataFrame, note: str) -> Figure:
