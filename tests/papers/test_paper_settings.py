@@ -34,30 +34,21 @@ def where(check: Check, **values: Any) -> Check:
     return artifact, kind, chosen
 
 
-def share_of(partition: str) -> float:
+def number_of(artifact: str, kind: str) -> Check:
     """The number in a partition such as ``dirichlet:0.1:32``."""
-    return float(partition.split(":")[1])
-
-
-def number_of(check: Check) -> Check:
-    artifact, kind, value = check
-    return artifact, kind, lambda settings: share_of(value(settings))
+    return artifact, kind, lambda settings: float(settings.partition.split(":")[1])
 
 
 SPLIT, AVERAGING, LAYERWISE = "SplitSettings", "AveragingSettings", "LayerwiseSettings"
 FINE, PROBE, FIRST, SECOND = "FineTuneSettings", "ProbeSettings", "AutoencoderSettings", "ModularSettings"
-CLIENT_PHASE = of("mfcl/table2", FIRST, "batch")
+STAGED = "lwfedssl/table2", LAYERWISE
 
 STATED: dict[str, dict[str, Check]] = {
     "mocosfl": {
-        "data/classes_per_client/CIFAR-10": where(
-            number_of(of("mocosfl/table1", SPLIT, "partition")), dataset="cifar10"
-        ),
-        "data/classes_per_client/CIFAR-100": where(
-            number_of(of("mocosfl/table1", SPLIT, "partition")), dataset="cifar100"
-        ),
+        "data/classes_per_client/CIFAR-10": where(number_of("mocosfl/table1", SPLIT), dataset="cifar10"),
+        "data/classes_per_client/CIFAR-100": where(number_of("mocosfl/table1", SPLIT), dataset="cifar100"),
         "data/classes_per_client/ImageNet-12": where(
-            number_of(of("mocosfl/table2", SPLIT, "partition")), dataset="imagenet12", partition="classes:2"
+            number_of("mocosfl/table2", SPLIT), dataset="imagenet12", partition="classes:2"
         ),
         "ssl/memory/size": of("mocosfl/table1", SPLIT, "queue_size"),
         "federation/cross_silo/clients": of("mocosfl/table1", SPLIT, "clients"),
@@ -74,12 +65,8 @@ STATED: dict[str, dict[str, Check]] = {
         "evaluation/semi_supervised/labels": of("mocosfl/table4", "SemiSupervisedSettings", "label_fraction"),
     },
     "monacosfl": {
-        "data/classes_per_client/CIFAR-10": where(
-            number_of(of("monacosfl/fig6", SPLIT, "partition")), dataset="cifar10"
-        ),
-        "data/classes_per_client/CIFAR-100": where(
-            number_of(of("monacosfl/fig6", SPLIT, "partition")), dataset="cifar100"
-        ),
+        "data/classes_per_client/CIFAR-10": where(number_of("monacosfl/fig6", SPLIT), dataset="cifar10"),
+        "data/classes_per_client/CIFAR-100": where(number_of("monacosfl/fig6", SPLIT), dataset="cifar100"),
         "ssl/projector/hidden_size": of("monacosfl/fig6", SPLIT, "projector_hidden"),
         "ssl/memory_size": of("monacosfl/fig6", SPLIT, "queue_size"),
         "federation/client_batch_size/5": where(of("monacosfl/fig6", SPLIT, "client_batch"), clients=5),
@@ -88,7 +75,7 @@ STATED: dict[str, dict[str, Check]] = {
         "federation/clients_per_epoch/200": where(of("monacosfl/fig6", SPLIT, "clients_per_epoch"), clients=200),
         **{
             f"federation/images_between_syncs_per_client/{clients}": where(
-                ("monacosfl/fig6", SPLIT, lambda settings: settings.client_batch * settings.sync_every), clients=clients
+                ("monacosfl/fig6", SPLIT, lambda s: s.client_batch * s.sync_every), clients=clients
             )
             for clients in (5, 20, 200)
         },
@@ -105,12 +92,12 @@ STATED: dict[str, dict[str, Check]] = {
         "alignment_metric/figure_setting/steps_between_syncs": (
             "monacosfl/fig9",
             SPLIT,
-            lambda settings: settings.sync_every if settings.sync_every != 25 else None,  # ours beside the paper's
+            lambda s: s.sync_every if s.sync_every != 25 else None,  # ours beside the paper's
         ),
     },
     "ldawa": {
-        "data/alpha_main": number_of(of("ldawa/table2", AVERAGING, "partition")),
-        "data/alpha_sweep": number_of(of("ldawa/table4", AVERAGING, "partition")),
+        "data/alpha_main": number_of("ldawa/table2", AVERAGING),
+        "data/alpha_sweep": number_of("ldawa/table4", AVERAGING),
         "data/shards/cross_silo": of("ldawa/table2", AVERAGING, "clients"),
         "data/shards/cross_device": of("ldawa/table6", AVERAGING, "clients"),
         "local_training/batch_size": of("ldawa/table2", AVERAGING, "batch"),
@@ -123,7 +110,7 @@ STATED: dict[str, dict[str, Check]] = {
         "federation/cross_silo/clients_per_round": (
             "ldawa/table2",
             AVERAGING,
-            lambda settings: settings.clients_per_round or settings.clients,
+            lambda s: s.clients_per_round or s.clients,
         ),
         "federation/cross_silo/rounds": of("ldawa/table2", AVERAGING, "rounds"),
         "federation/cross_device/clients": of("ldawa/table6", AVERAGING, "clients"),
@@ -131,65 +118,36 @@ STATED: dict[str, dict[str, Check]] = {
         "federation/cross_device/rounds": of("ldawa/table6", AVERAGING, "rounds"),
         "federation/ablation_table1/clients": of("ldawa/table1", AVERAGING, "clients"),
         "federation/ablation_table1/rounds": of("ldawa/table1", AVERAGING, "rounds"),
-        "federation/ablation_table1/alpha": number_of(of("ldawa/table1", AVERAGING, "partition")),
+        "federation/ablation_table1/alpha": number_of("ldawa/table1", AVERAGING),
         "evaluation/linear_probe/epochs": of("ldawa/table2", PROBE, "epochs"),
         "evaluation/semi_supervised/label_fractions": (
             "ldawa/table2",
             PROBE,
-            lambda settings: settings.label_fraction if settings.label_fraction < 1 else None,
+            lambda s: s.label_fraction if s.label_fraction < 1 else None,
         ),
     },
     "lwfedssl": {
         "model/projection_head/hidden": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: settings.objective.projector[0] if settings.objective.name == "moco-v3" else None,
+            *STAGED,
+            lambda s: s.objective.projector[0] if s.objective.name == "moco-v3" else None,
         ),
-        "model/projection_head/layers": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: len(settings.objective.projector),
-        ),
-        "model/projection_head/output": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: settings.objective.projector[-1],
-        ),
-        "model/prediction_head/layers": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: len(settings.objective.predictor) or None,
-        ),
-        "model/prediction_head/hidden": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: (settings.objective.predictor or (None,))[0],
-        ),
-        "model/prediction_head/output": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: (settings.objective.predictor or (None,))[-1],
-        ),
-        "ssl/temperature": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: getattr(settings.objective, "temperature", None),
-        ),
-        "ssl/momentum": (
-            "lwfedssl/table2",
-            LAYERWISE,
-            lambda settings: settings.objective.ema_decay if settings.objective.predictor else None,
-        ),
-        "federation/clients_default": where(of("lwfedssl/table2", LAYERWISE, "clients"), scheme="layer-wise"),
-        "federation/rounds": of("lwfedssl/table2", LAYERWISE, "rounds"),
+        "model/projection_head/layers": (*STAGED, lambda s: len(s.objective.projector)),
+        "model/projection_head/output": (*STAGED, lambda s: s.objective.projector[-1]),
+        "model/prediction_head/layers": (*STAGED, lambda s: len(s.objective.predictor) or None),
+        "model/prediction_head/hidden": (*STAGED, lambda s: (s.objective.predictor or (None,))[0]),
+        "model/prediction_head/output": (*STAGED, lambda s: (s.objective.predictor or (None,))[-1]),
+        "ssl/temperature": (*STAGED, lambda s: getattr(s.objective, "temperature", None)),
+        "ssl/momentum": (*STAGED, lambda s: s.objective.ema_decay if s.objective.predictor else None),
+        "federation/clients_default": where(of(*STAGED, "clients"), scheme="layer-wise"),
+        "federation/rounds": of(*STAGED, "rounds"),
         "federation/rounds_resnet/total": where(
             of("lwfedssl/table4", LAYERWISE, "rounds"), scheme="progressive", dataset="coco"
         ),
-        "federation/local_epochs": of("lwfedssl/table2", LAYERWISE, "local_epochs"),
+        "federation/local_epochs": of(*STAGED, "local_epochs"),
         "federation/partial_participation/table7/clients": (
             "lwfedssl/table7",
             LAYERWISE,
-            lambda settings: settings.clients if settings.clients_per_round else None,
+            lambda s: s.clients if s.clients_per_round else None,
         ),
         "federation/partial_participation/table7/selected_per_round": of(
             "lwfedssl/table7", LAYERWISE, "clients_per_round"
@@ -198,17 +156,17 @@ STATED: dict[str, dict[str, Check]] = {
         "federation/partial_participation/table8/client_dropout_probability": (
             "lwfedssl/table8",
             LAYERWISE,
-            lambda settings: settings.client_dropout or None,
+            lambda s: s.client_dropout or None,
         ),
-        "optimisation/effective_learning_rate_batch_512": of("lwfedssl/table2", LAYERWISE, "learning_rate"),
+        "optimisation/effective_learning_rate_batch_512": of(*STAGED, "learning_rate"),
         "optimisation/effective_learning_rate_batch_128": of("lwfedssl/table9", LAYERWISE, "learning_rate"),
-        "optimisation/weight_decay": of("lwfedssl/table2", LAYERWISE, "weight_decay"),
-        "optimisation/batch_size": of("lwfedssl/table2", LAYERWISE, "batch"),
-        "data/pretraining/image_size": of("lwfedssl/table2", LAYERWISE, "image_size"),
+        "optimisation/weight_decay": of(*STAGED, "weight_decay"),
+        "optimisation/batch_size": of(*STAGED, "batch"),
+        "data/pretraining/image_size": of(*STAGED, "image_size"),
         "data/medical/image_size": of("lwfedssl/table9", LAYERWISE, "image_size"),
         "data/medical/batch_size": of("lwfedssl/table9", LAYERWISE, "batch"),
-        "data/medical/beta": number_of(of("lwfedssl/table9", LAYERWISE, "partition")),
-        "data/heterogeneity_ablation/beta": number_of(of("lwfedssl/table13", LAYERWISE, "partition")),
+        "data/medical/beta": number_of("lwfedssl/table9", LAYERWISE),
+        "data/heterogeneity_ablation/beta": number_of("lwfedssl/table13", LAYERWISE),
         "data/batch_size_ablation/batch_sizes": of("lwfedssl/table12", LAYERWISE, "batch"),
         "evaluation/epochs": of("lwfedssl/table2", FINE, "epochs"),
         "evaluation/warmup_epochs": of("lwfedssl/table2", FINE, "warmup_epochs"),
@@ -220,12 +178,12 @@ STATED: dict[str, dict[str, Check]] = {
         "data/clients/CIFAR-10": where(of("mfcl/table2", FIRST, "clients"), dataset="cifar10"),
         "data/clients/CIFAR-100": where(of("mfcl/table2", FIRST, "clients"), dataset="cifar100"),
         "data/clients/Tiny ImageNet": where(of("mfcl/table2", FIRST, "clients"), dataset="tiny-imagenet-200"),
-        "data/xi_main": number_of(of("mfcl/table2", FIRST, "partition")),
+        "data/xi_main": number_of("mfcl/table2", FIRST),
         "data/fedema_setting/clients": of("mfcl/table7", FIRST, "clients"),
         "data/saliency_setting/clients": of("mfcl/fig4", FIRST, "clients"),
         "data/tsne_setting/clients": of("mfcl/fig9", FIRST, "clients"),
-        "data/tsne_setting/classes_per_client": number_of(of("mfcl/fig9", FIRST, "partition")),
-        "phase1/client_batch_size_k": CLIENT_PHASE,
+        "data/tsne_setting/classes_per_client": number_of("mfcl/fig9", FIRST),
+        "phase1/client_batch_size_k": of("mfcl/table2", FIRST, "batch"),
         "phase1/batch_ablation_k": of("mfcl/table16", FIRST, "batch"),
         "phase1/learning_rate/CIFAR": where(of("mfcl/table2", FIRST, "learning_rate"), dataset="cifar10"),
         "phase1/learning_rate/Tiny ImageNet": where(
