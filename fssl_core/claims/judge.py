@@ -226,14 +226,10 @@ def _answer(rule: Rule, cells_of: Callable[[], Any]) -> Outcome | str:
 
 def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     """What a verdict says of our evidence, with the printed value of the same quantity."""
-    printed_deciding = printed.deciding()[0] if printed else None
+    same = printed.deciding()[0] if printed else None
     if isinstance(outcome, str):
-        return {
-            "ours": "not run",
-            "reason": outcome,
-            "printed": printed_deciding.estimate.value if printed_deciding else None,
-            "unit": printed_deciding.unit if printed_deciding else "",
-        }
+        of_paper = {"printed": same.estimate.value, "unit": same.unit} if same else {}
+        return {"ours": "not run", "reason": outcome, **of_paper}
     deciding, level = outcome.deciding()
     doubt = deciding.doubt
     if level > deciding.learned:
@@ -242,10 +238,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     if isnan(deciding.estimate.value) and known:  # what was not run is the reason, what was run is shown
         deciding, level = weakest(known), LEVEL
     low, high = deciding.estimate.interval(level)
-    printed_by_name = {leaf.name: leaf for leaf in printed.leaves()} if printed else {}
-    same = printed_by_name.get(deciding.name) or printed_deciding
-    if same is not None and same.unit != deciding.unit:
-        same = None
+    if printed:
+        same = {leaf.name: leaf for leaf in printed.leaves()}.get(deciding.name, same)
     answer = outcome.answer()
     reason = ""
     if answer is None:
@@ -267,7 +261,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
         "unit": deciding.unit,
         "above": deciding.low,
         "below": deciding.high,
-        "printed": None if same is None else same.estimate.value,
+        "printed": same.estimate.value if same and same.unit == deciding.unit else None,
         "reason": reason,
     }
 
