@@ -8,7 +8,6 @@ from fssl_core.benchmark.methods import (
     TUNED_ON,
     Method,
     Problem,
-    add_methods,
     attacks,
     averaged,
     chosen_rates,
@@ -16,33 +15,18 @@ from fssl_core.benchmark.methods import (
     methods_of,
     passes_over,
 )
-from fssl_core.benchmark.table import (
-    BUDGETS,
-    GB,
-    MB,
-    Choice,
-    choose,
-    counted_needs,
-    curves,
-    load_of,
-    overview,
-    resources,
-    within,
-)
+from fssl_core.benchmark.table import BUDGETS, MB, choose, counted_needs, curves, load_of, overview, resources, within
 
 __all__ = [
     "BUDGETS",
     "EVALUATIONS",
-    "GB",
     "MB",
     "METHODS",
     "RATES",
     "SIZES",
     "TUNED_ON",
-    "Choice",
     "Method",
     "Problem",
-    "add_methods",
     "attacks",
     "averaged",
     "choose",

@@ -14,7 +14,6 @@ from fssl_core.benchmark import (
     TUNED_ON,
     Method,
     Problem,
-    add_methods,
     attacks,
     averaged,
     chosen_rates,
@@ -23,6 +22,7 @@ from fssl_core.benchmark import (
     passes_over,
 )
 from fssl_core.benchmark import methods as module
+from fssl_core.benchmark.methods import add_methods
 from fssl_core.costs.client_load import images_seen
 from fssl_core.errors import DataError, FsslError, SettingError
 from fssl_core.evaluation.untrained import UntrainedSettings

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from fssl_core.benchmark import (
-    GB,
     MB,
     METHODS,
     Problem,
@@ -19,7 +18,7 @@ from fssl_core.benchmark import (
     resources,
     within,
 )
-from fssl_core.benchmark.table import LINKS
+from fssl_core.benchmark.table import GB, LINKS
 from fssl_core.errors import DataError, SettingError
 from fssl_core.experiments.store import Run, run_all
 
