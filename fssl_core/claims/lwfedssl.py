@@ -402,19 +402,13 @@ def more_uneven(results: pd.DataFrame) -> Outcome:
 # -------------------------------------------------------------------------------------------------- costs of the tables
 
 
-@claim("lwfedssl-headline-memory", ours=None, printed=lambda: _printed_costs("table2"))
-def headline_memory(costs: Costs) -> Outcome:
-    return costs.ratio_is("peak_memory", FULL, LAYERWISE, 3.34, ssl_method="MoCoV3")
+def _headline(metric: str, printed: float) -> Rule:
+    return lambda costs: costs.ratio_is(metric, FULL, LAYERWISE, printed, ssl_method="MoCoV3")
 
 
-@cost_claim("lwfedssl-headline-gflops", "table2")
-def headline_gflops(costs: Costs) -> Outcome:
-    return costs.ratio_is("flops", FULL, LAYERWISE, 4.20, ssl_method="MoCoV3")
-
-
-@cost_claim("lwfedssl-headline-communication", "table2")
-def headline_communication(costs: Costs) -> Outcome:
-    return costs.ratio_is("communication", FULL, LAYERWISE, 5.07, ssl_method="MoCoV3")
+claim("lwfedssl-headline-memory", ours=None, printed=lambda: _printed_costs("table2"))(_headline("peak_memory", 3.34))
+cost_claim("lwfedssl-headline-gflops", "table2")(_headline("flops", 4.20))
+cost_claim("lwfedssl-headline-communication", "table2")(_headline("communication", 5.07))
 
 
 @cost_claim("lwfedssl-abs-up-to", "table2")

@@ -303,14 +303,8 @@ def _best_of_all(cells: Cells, xi: float) -> Outcome:
     return every(best(cells.where(xi=xi), TWIN, methods, each=["dataset"]) for methods in rivals)
 
 
-@table_claim("mfcl-table2-best-at-001", "table2")
-def best_at_001(cells: Cells) -> Outcome:
-    return _best_of_all(cells, 0.01)
-
-
-@table_claim("mfcl-table2-best-at-01", "table2")
-def best_at_01(cells: Cells) -> Outcome:
-    return _best_of_all(cells, 0.1)
+table_claim("mfcl-table2-best-at-001", "table2")(partial(_best_of_all, xi=0.01))
+table_claim("mfcl-table2-best-at-01", "table2")(partial(_best_of_all, xi=0.1))
 
 
 @table_claim("mfcl-table2-norm-order", "table2", failing=[BATCH, OWN_STATISTICS])
