@@ -62,15 +62,14 @@ def averaging_cells(results: pd.DataFrame) -> pd.DataFrame:
             "eval_dataset": results["dataset"].fillna(pretraining["dataset"]),
             "partition": [_without_least(scheme) for scheme in pretraining["partition"]],
             "alpha": alpha,
-            **{name: pretraining[name] for name in ("local_epochs", "rounds", "clients")},
+            **pretraining[["local_epochs", "rounds", "clients"]],
             "label_fraction": results["label_fraction"],
             "seed": pretraining["seed"],
             "protocol": "linear probe, " + results["features"],
             "accuracy": results["linear_probe_accuracy"],
             "untrained": _column(results, "untrained_linear_probe_accuracy"),
             "chance": _column(results, "chance"),
-            "official_data": results["official_data"],
-            "key": results["key"],
+            **results[["official_data", "key"]],
         }
     )
 
@@ -135,10 +134,8 @@ def layerwise_cells(results: pd.DataFrame) -> pd.DataFrame:
             "batch_size": pretraining["batch"],
             "partition": pretraining["partition"],
             "beta": _concentration(pretraining["partition"]),
-            "rounds": pretraining["rounds"],
-            "seed": pretraining["seed"],
-            "official_data": results["official_data"],
-            "key": results["key"],
+            **pretraining[["rounds", "seed"]],
+            **results[["official_data", "key"]],
         }
     )
     return plain.infer_objects()
@@ -210,8 +207,7 @@ def modular_cells(results: pd.DataFrame, methods: list[str]) -> pd.DataFrame:
             "datamix": (results.get("datamix", missing) > 1).where(of_mfcl).astype("Float64"),
             "chance": _column(results, "chance"),
             "seed": results["seed"],
-            "official_data": results["official_data"],
-            "key": results["key"],
+            **results[["official_data", "key"]],
         }
     )
 
