@@ -410,7 +410,6 @@ def stacked_bars(
     """Bars part upon part, or with ``across`` beside each other in a row, and their whole lengths.
 
     Args:
-        axes: where to draw.
         table: a row for each bar, whose index is written at it, and a column for each part, its key in the legend.
         options: of each part, as matplotlib's bars take it.
         width: of a bar; bars are 1 apart.

@@ -20,7 +20,6 @@ def paired_differences(results: pd.DataFrame, metric: str, baseline: str) -> pd.
 
     Args:
         results: a row per run with the columns method, seed and ``metric``; rows without ``metric`` are left out.
-        metric: what is compared.
         baseline: the method that the others are compared with.
 
     Returns:

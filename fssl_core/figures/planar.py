@@ -33,7 +33,6 @@ def loss_landscapes(
         paths: with ssl_method, method, x and y in the order of training, and explained_variance_x and
             explained_variance_y (fractions), which the axes are labelled with.
         rings: with ssl_method, method, x and y, points of one closed line in each panel.
-        subtitle: profile, data and seed.
 
     Raises:
         DataError: a row of panels has no finite loss, or only one.

@@ -219,7 +219,6 @@ def reconstructions_by_arm(originals: Tensor, reconstructions: Mapping[str, Tens
     Args:
         originals: uint8 ``[images, C, H, W]`` with C 1 or 3.
         reconstructions: label of the row -> uint8 of the same shape.
-        subtitle: profile, data and seed.
 
     Raises:
         DataError: a reconstruction is not of the originals' shape.

@@ -331,12 +331,9 @@ def lines_over_seeds(
     """For each of ``styles`` the mean and standard deviation over rows, usually seeds, with each row as a dot.
 
     Args:
-        axes: where to draw.
         rows: tidy, with the columns ``x``, ``y`` and ``hue``; rows without ``y`` are left out.
         x: column of the x axis, numbers.
-        y: column of the y axis.
         styles: value of ``hue`` -> its style.
-        hue: column whose values become lines.
         apart: distance between neighbouring lines along x, so that error bars do not cover each other.
         factor: the same as a factor, for a logarithmic axis.
     """
