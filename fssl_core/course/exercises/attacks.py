@@ -99,21 +99,19 @@ def masks(answer, generator) -> None:
     clients, numbers = 4, 6
     words = torch.randint(0, 2**20, (clients, numbers), generator=generator)
     drawn = torch.randint(0, MODULUS, (clients, clients, numbers), generator=generator)
-    shared = [[drawn[min(m, n), max(m, n)] for n in range(clients)] for m in range(clients)]  # r_mn = r_nm
+    above = torch.ones(clients, clients, dtype=torch.int64).triu(1)[..., None]  # 1 where m < n
+    shared = above * drawn + (above * drawn).transpose(0, 1)  # r_mn = r_nm, and none with oneself
     found = []
     for client in range(clients):
-        others = {other: shared[client][other] for other in range(clients) if other != client}
+        others = {other: shared[client, other] for other in range(clients) if other != client}
         given = as_tensor(answer(words[client], client, others))
         if given.shape != (numbers,) or given.is_floating_point():
             raise Wrong("type", f"expected {numbers} whole numbers, got {given.dtype} of shape {list(given.shape)}.")
         found.append(given.long())
     sent, total = torch.stack(found), words.sum(0)
-    signs = torch.tensor([[(m > n) * 1 - (m < n) * 1 for n in range(clients)] for m in range(clients)])
-    right = torch.stack(
-        [words[m] + sum(signs[m, n] * shared[m][n] for n in range(clients) if n != m) for m in range(clients)]
-    )
+    right = words + ((above.transpose(0, 1) - above) * shared).sum(1)
     both = (right, 2 * words - right)  # who subtracts here may add there
-    everything = torch.stack([words[m] + sum(shared[m][n] for n in range(clients) if n != m) for m in range(clients)])
+    everything = words + shared.sum(1)
     if torch.equal(sent, words):
         raise Wrong("bare")
     if torch.equal(sent % MODULUS, everything % MODULUS):
