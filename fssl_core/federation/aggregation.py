@@ -355,28 +355,6 @@ def _kind(returned: object) -> str:
     return f"of shape {[*returned.shape]}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
 
 
-class RunningSum:
-    """Eq. 1 for a rule of :data:`SHARES`, one model after the other: no other model has to be kept.
-
-    In float64, so that it hardly matters in which order clients come.
-
-    Args:
-        like: any matrix of the model.
-    """
-
-    def __init__(self, like: ClientMatrix) -> None:
-        self.total = like.weights.new_zeros(like.elements, dtype=torch.float64)
-
-    @torch.no_grad()
-    def add(self, model: ClientMatrix, share: float) -> None:
-        """A model, a matrix of one row, counts with this weight."""
-        self.total.add_(model.row(0), alpha=share)
-
-    def write(self, into: ClientMatrix) -> None:
-        """The sum becomes the state of a matrix of one row."""
-        into.load_row(0, self.total.to(into.weights.dtype))
-
-
 @torch.no_grad()
 def combine(beta: Tensor, r: Round, into: ClientMatrix, skipped: Tensor | None = None) -> None:
     """Eq. 1: write ``sum_k beta[k, layer] * w_k`` into a matrix of one row, which may be ``r.previous``.

@@ -39,7 +39,6 @@ from fssl_core.federation.aggregation import (
     SHARES,
     Layers,
     Round,
-    RunningSum,
     check_faulty,
     combine,
     combine_coordinates,
@@ -230,7 +229,7 @@ class AveragingTrainer(RoundTrainer):
         trained: what the clients of this round have sent so far, a row each; of more than ``ALL_MODELS`` clients,
             where the rule allows it (:attr:`sums`), those of evenly many, by which the round is measured.
         outgoing: what the client that has trained sends: its model, or what it has made of it if it is faulty.
-        summed: in such a round the sum of what clients have sent.
+        summed: in such a round the sum of what clients have sent, flat; in float64, their order hardly matters.
         contributions: by client, what they have sent beside it: see :meth:`Learner.contribution`.
         pooled: what the server has made of those of the last round.
         models: states of the global model that were kept on the way, the first one untrained.
@@ -281,7 +280,7 @@ class AveragingTrainer(RoundTrainer):
         self.worker = self.outgoing = ClientMatrix(model, 1).requires_grad_()  # the client that is training
         self.velocity = ClientMatrix(model, 1)
         self.trained = ClientMatrix(model, min(s.sampled, ALL_MODELS))
-        self.summed: RunningSum | None = None
+        self.summed: Tensor | None = None
         self.layers = Layers(self.shared, s.layers)
         self.client_models = self.waiting(model) if s.client_update.keeps else None  # clients' last models
         self.began = ClientMatrix(model, 1) if s.client_update.follows_training else None  # the client's local training
@@ -311,8 +310,8 @@ class AveragingTrainer(RoundTrainer):
         s = self.settings
         sampled = s.taking_part(self.finished)
         self._make_room(len(self._measured(len(sampled))))
-        if not self.rows:
-            self.summed = RunningSum(self.shared) if self.sums(len(sampled)) else None
+        if not self.rows and self.sums(len(sampled)):
+            self.summed = self.shared.weights.new_zeros(self.shared.elements, dtype=torch.float64)
         position = len(self.rows)
         if s.objective.begins and self.progress[0] == 0:
             self.begin_objective(sampled)
@@ -468,7 +467,7 @@ class AveragingTrainer(RoundTrainer):
             moved = this.distances.mean(0)
             self.moved = moved if self.skipped is None else torch.where(self.skipped, self.moved, moved)
         if self.summed is not None:
-            self.summed.write(self.shared)
+            self.shared.load_row(0, self.summed)
             self.summed = None
         elif self.rule in COORDINATE_RULES:
             combine_coordinates(self.rule, this, self.shared, self.skipped)
@@ -610,7 +609,8 @@ class AveragingTrainer(RoundTrainer):
         kept = range(self.trained.clients)
         if self.summed is not None:
             sampled = self.settings.taking_part(self.finished)
-            self.summed.add(self.outgoing, SHARES[self.rule](self.images[sampled])[position].item())
+            share = SHARES[self.rule](self.images[sampled])[position].item()
+            self.summed.add_(self.outgoing.row(0), alpha=share)
             kept = self._measured(len(sampled))
         if position in kept:
             self.outgoing.put(self.trained, [kept.index(position)])
@@ -665,7 +665,7 @@ class AveragingTrainer(RoundTrainer):
             "memory": Settled(self.memory),
             "rows": self.rows,
             "trained": Settled(self._stored),
-            "summed": None if self.summed is None else self.summed.total,
+            "summed": self.summed,
             "skipped": self.skipped,
             "moved": self.moved,
             "layer_rows": self.layer_rows,
@@ -680,12 +680,8 @@ class AveragingTrainer(RoundTrainer):
             self._make_room(len(self._measured(len(self.settings.taking_part(self.finished)))))
             for position, row in enumerate(self._stored):
                 self.trained.load_row(position, row)
-        if state["summed"] is not None:
-            self.summed = RunningSum(self.shared)
-            self.summed.total.copy_(state["summed"])
-        self.skipped, self.moved = (
-            None if value is None else value.to(self.device) for value in (state["skipped"], state["moved"])
-        )
+        for name in ("summed", "skipped", "moved"):
+            setattr(self, name, None if state[name] is None else state[name].to(self.device, copy=True))
         for name in ("memory", "rows", "layer_rows", "models"):
             setattr(self, name, state[name])
         if self.settings.objective.shares:
