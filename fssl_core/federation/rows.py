@@ -87,10 +87,8 @@ class Rows:
         """As those of a :class:`ClientMatrix`, but copies."""
         return {name: self.select(name, range(self.clients)) for name in self._spans}
 
-    def state_dict(self, client: int | None = None) -> dict[str, Tensor]:
-        """A copy of one client's state; with None, of the average over all clients."""
-        if client is None:
-            return {name: block.mean(0) for name, block in self.blocks.items()}
+    def state_dict(self, client: int) -> dict[str, Tensor]:
+        """A copy of one client's state."""
         return {name: self.select(name, [client])[0] for name in self._spans}
 
     def row_module(self, client: int) -> nn.Module:

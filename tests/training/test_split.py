@@ -366,7 +366,7 @@ def assert_differs(first: SplitTrainer, second: SplitTrainer) -> None:
 @pytest.mark.parametrize(("symmetric", "swap_at"), [(True, "client"), (False, "client"), (True, "server")])
 def test_frozen_clients_stay_as_they_are_and_send_no_more_than_needed(symmetric, swap_at):
     settings = tiny(freeze_client=True, symmetric=symmetric, swap_at=swap_at, precision="float32", clients_per_epoch=2)
-    client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict()
+    client = SplitTrainer(settings.changed(seed=7), tiny_data()).clients.online.state_dict(0)
     trainer = SplitTrainer(settings, tiny_data(), client)
     trainer.advance()
     for matrix in (trainer.clients.online, trainer.clients.momentum):
