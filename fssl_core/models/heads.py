@@ -20,14 +20,6 @@ class GlobalPool(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-class PlainBatchNorm(BatchNorm2d):
-    """Batch norm of ``[B, channels]`` without scale and shift."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
-        self.affine, self.weight, self.bias = False, None, None
-
-
 class MLP(nn.Sequential):
     """Projection or prediction head: linear layers with ReLU between them; ``[B, in_dim]`` to ``[B, widths[-1]]``.
 
@@ -65,7 +57,7 @@ class MLP(nn.Sequential):
             in_dim = width
         layers.append(skip_init(nn.Linear, in_dim, widths[-1], bias=output_bias and output_norm == "none"))
         if output_norm != "none":
-            layers.append((BatchNorm2d if output_norm == "affine" else PlainBatchNorm)(widths[-1]))
+            layers.append(BatchNorm2d(widths[-1], affine=output_norm == "affine"))
         super().__init__(*layers)
         initialise_(self, generator)
 

@@ -134,8 +134,8 @@ class BatchNorm2d(nn.BatchNorm2d):
     stays in the state dict because the papers count it among the values that a client sends.
     """
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
+    def __init__(self, channels: int, *, affine: bool = True) -> None:
+        super().__init__(channels, affine=affine)
         self.num_batches_tracked = self.num_batches_tracked.to(torch.get_default_dtype())
 
     def forward(self, x: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fssl_core.costs.layerwise import communication_bytes, epoch_macs, round_bytes, training_macs
 from fssl_core.costs.parts import build_model, resnet18, total, vit
-from fssl_core.models.heads import PlainBatchNorm
 from fssl_core.models.layers import BatchNorm2d
 from fssl_core.objectives import BYOL, MoCoV3, SimCLR
 from fssl_core.training.layerwise import LayerwiseTrainer
@@ -37,7 +36,7 @@ LOSS = {  # products of similarities: of each view's queries with keys that take
     "BYOL": 0,
     "SimCLR": 3 * (2 * BATCH) ** 2 * 256,
 }
-PER_ELEMENT = {nn.LayerNorm: 5, BatchNorm2d: 2, PlainBatchNorm: 1}  # fvcore; the paper leaves out the final norm
+PER_ELEMENT = {nn.LayerNorm: 5, BatchNorm2d: 2}  # fvcore, 1 without scale; the paper leaves out the final norm
 
 
 def closed_form(architecture: str, ssl_method: str):
@@ -60,7 +59,9 @@ class Counted(LayerwiseTrainer):
         target = self.learner.target or nn.Identity()
         for branch, passes in ((self.frozen, 1), (self.learner.online, 3), (target, 1)):
             norms = [module for module in branch.modules() if type(module) in PER_ELEMENT]
-            self.hooks += [norm.register_forward_hook(self.count(passes * PER_ELEMENT[type(norm)])) for norm in norms]
+            for norm in norms:
+                each = PER_ELEMENT[type(norm)] if norm.weight is not None else 1
+                self.hooks.append(norm.register_forward_hook(self.count(passes * each)))
 
     def count(self, each: int):
         def hook(_norm, inputs, _output) -> None:
