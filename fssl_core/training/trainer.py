@@ -228,13 +228,8 @@ class RoundTrainer(Trainer):
 
 
 def _check_needs_no_labels(settings: TrainingSettings, name: str) -> None:
-    kind = type(settings).__name__
     if settings.supervised:
-        raise SettingError("dataset", name, f"a data set with labels, with which {kind} trains")
-    fields = settings.as_dict()
+        raise SettingError("dataset", name, f"a data set with labels, with which {type(settings).__name__} trains")
     for setting, needed in WITHOUT_LABELS.items():
-        if fields.get(setting, needed) != needed:
-            raise SettingError(setting, fields[setting], f"{needed!r}, because {name} has no labels")
-    if settings.selection != "last":
-        expected = f"a data set with labels, as {kind} keeps the model with the best kNN accuracy"
-        raise SettingError("dataset", name, expected)
+        if (value := getattr(settings, setting, needed)) != needed:
+            raise SettingError(setting, value, f"{needed!r}, because {name} has no labels")
