@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fssl_core.errors import SettingError
-from fssl_core.settings import check_choice
+from fssl_core.settings import check_choice, check_range
 
 if TYPE_CHECKING:
     from fssl_core.federation.rows import Rows
@@ -39,8 +38,7 @@ class ClientMatrix:
     """
 
     def __init__(self, model: nn.Module, clients: int) -> None:
-        if clients < 1:
-            raise SettingError("clients", clients, "at least 1")
+        check_range("clients", clients, 1)
         state = model.state_dict()
         self._shapes = shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
         like = next(iter(state.values()))

@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
+from fssl_core.settings import check_range
 
 SHARE_OF_ROWS = 0.5  # of the free memory of a GPU; the rest is for models in training, activations and images
 
@@ -55,8 +55,7 @@ class Rows:
     """
 
     def __init__(self, model: nn.Module, clients: int, room: Room | None = None) -> None:
-        if clients < 1:
-            raise SettingError("clients", clients, "at least 1")
+        check_range("clients", clients, 1)
         like = ClientMatrix(model, 1)
         self.clients, self.elements, self.parameters = clients, like.elements, like.parameters
         self.device = like.weights.device

@@ -49,4 +49,4 @@ def build(make: Callable[[], M], generator: torch.Generator | None = None, fill:
     """What ``make()`` returns, on the CPU, with the first values that ``fill(module, generator)`` gives it only."""
     with torch.device("meta"):  # layers draw default values when made, from the global generator: none on "meta"
         module = make()
-    return fill(module.to_empty(device="cpu"), generator)
+    return fill(module.to_empty(device="cpu"), generator or make_generator(0, "initialise"))

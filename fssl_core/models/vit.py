@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from fssl_core.errors import SettingError
 from fssl_core.models.cutting import Backbone
-from fssl_core.random import generator as make_generator
 
 NORM = "layer"
 VITS = {"vit-tiny": 12, "vit6": 6, "vit4": 4}  # name: blocks; the short ones are for small profiles
@@ -166,7 +165,7 @@ def vit(
     return Backbone(units, name=name, feature_dim=size, channels=channels, image_size=image_size)
 
 
-def initialise_vit_(backbone: Backbone, generator: torch.Generator | None = None) -> Backbone:
+def initialise_vit_(backbone: Backbone, generator: torch.Generator) -> Backbone:
     """Fill all parameters and buffers of a vision transformer in place, as timm does, and return it.
 
     Linear layers: normal with deviation 0.02, truncated at 2, and zero biases; patch projection: PyTorch's default of a
@@ -174,10 +173,8 @@ def initialise_vit_(backbone: Backbone, generator: torch.Generator | None = None
 
     Args:
         backbone: on the CPU.
-        generator: on the CPU; without one, always the same numbers.
+        generator: on the CPU.
     """
-    if generator is None:
-        generator = make_generator(0, "initialise")
     for layer in backbone.modules():
         if isinstance(layer, nn.LayerNorm):
             layer.reset_parameters()

@@ -19,10 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fssl_core.devices import in_full_precision
-from fssl_core.errors import SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.objectives.base import Learner, Objective, classify
-from fssl_core.settings import Count, Temperature, check_choice
+from fssl_core.settings import Count, Temperature, check_choice, check_range
 
 
 class KeyQueue:
@@ -35,8 +34,7 @@ class KeyQueue:
     """
 
     def __init__(self, size: int, dim: int, *, device: torch.device | str = "cpu", dtype=torch.float32) -> None:
-        if size < 1:
-            raise SettingError("queue_size", size, "at least 1")
+        check_range("queue_size", size, 1)
         self._memory = torch.zeros(size, dim, device=device, dtype=dtype)
         self._pushed = 0  # keys ever pushed; a Python number, so that reading it never waits for a GPU
 

@@ -73,8 +73,7 @@ class FedPacSettings(LabelledSettings):
         super().check()
         check_choice("classifiers", self.classifiers, CLASSIFIERS)
         check_choice("aggregation", self.aggregation, SHARES)
-        if self.client_update.name != "replace":
-            raise SettingError("client_update", self.client_update.name, "replace")
+        check_choice("client_update", self.client_update.name, ["replace"])
         if self.proximal and self.classifier_epochs:  # it would pull at the part that is fixed
             raise SettingError("proximal", self.proximal, "0, unless classifier_epochs is 0")
 

@@ -35,8 +35,7 @@ class PartialSettings(LabelledSettings):
         if not self.shares:
             raise SettingError("shares", self.shares, "at least one share of the width, for example (1.0, 0.5)")
         check_choice("aggregation", self.aggregation, SHARES)
-        if self.client_update.name != "replace":  # it would mix with layers that the client does not have
-            raise SettingError("client_update", self.client_update.name, "replace")
+        check_choice("client_update", self.client_update.name, ["replace"])  # not with layers that a client lacks
         if self.keep_velocity or self.proximal:
             name = "keep_velocity" if self.keep_velocity else "proximal"
             raise SettingError(name, getattr(self, name), f"{name}=0: clients hold parts of the model")

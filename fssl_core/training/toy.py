@@ -89,7 +89,9 @@ def two_clients(
     if not 0 < learning_rate * steepest < 2:
         expected = f"above 0 and below {2 / steepest:g}, where SGD would diverge"
         raise SettingError("learning_rate", learning_rate, expected)
-    gradient_noise = noise * torch.stack([_normal(seed, client, steps) for client in range(2)], dim=1)
+    draws = [generator(seed, "gradient noise", client) for client in range(2)]  # of each client its own
+    normal = [torch.randn(steps, 2, generator=draw, dtype=torch.float64) for draw in draws]
+    gradient_noise = noise * torch.stack(normal, dim=1)  # [steps, clients, 2]
 
     online, momentum = ClientMatrix(Point(), 2), ClientMatrix(Point(), 2)
     active_online, active_momentum = (ClientMatrix(Point(), clients_per_window) for _ in range(2))
@@ -173,11 +175,6 @@ def share_followed(window: int, decay: float, *, first: bool) -> float:
     """
     time_constant, kept = 1 / (1 - decay), decay**window
     return 1 - time_constant * (1 - kept) / window if first else 1 / (1 - kept) - time_constant / window
-
-
-def _normal(seed: int, client: int, steps: int) -> Tensor:
-    """A client's own normal numbers, ``[steps, 2]``."""
-    return torch.randn(steps, 2, generator=generator(seed, "gradient noise", client), dtype=torch.float64)
 
 
 def _row(step: int, synced: bool, online: ClientMatrix, momentum: ClientMatrix) -> tuple[int, bool, Tensor]:

@@ -4,7 +4,6 @@ A copy of the run's folder right after a save is what a kill at that moment leav
 call of ``advance``, so also within a round, and most tensors are large enough for files of their own.
 """
 
-import itertools
 import json
 import os
 import random
@@ -292,6 +291,5 @@ def test_ctrl_c_in_an_epoch_that_nothing_was_saved_before_loses_that_epoch_only(
 
 def test_configurations_are_of_all_engines():
     used = {type(make()).__name__ for make in CONFIGURATIONS.values()}
-    kinds = itertools.chain([SplitSettings, ResistanceSettings, InversionSettings, ModularSettings])
-    assert {kind.__name__ for kind in kinds} <= used
+    assert {"SplitSettings", "ResistanceSettings", "InversionSettings", "ModularSettings"} <= used
     assert len(CONFIGURATIONS) >= 35
