@@ -282,11 +282,8 @@ def joined(client: Backbone, rest: Backbone) -> Backbone:
 def modular(name: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:
     """A whole network of both modules, cut as in the paper: ``norm`` in the client module, batch norm behind it.
 
-    It is trained from end to end in Table 5: FedSimCLR with another norm after its first convolutions.
-
-    Args:
-        name: a key of ``CUTS``, then ``-modular``.
-        width, norm, image_size, channels: see :func:`client_module`.
+    It is trained from end to end in Table 5: FedSimCLR with another norm after its first convolutions. ``name`` is a
+    key of ``CUTS``, then ``-modular``; the other arguments are those of :func:`client_module`.
     """
     architecture = name.removesuffix("-modular")
     stack = plain_stack(architecture, CUTS[architecture], width=width, channels=channels)

@@ -47,12 +47,10 @@ def mobilenetv2(
 ) -> Backbone:
     """MobileNetV2 with units ``stem``, ``stage1`` to ``stage7`` and ``last``.
 
+    The other arguments are those of :func:`~fssl_core.models.build_backbone`; ``image_size`` does not change the model.
+
     Args:
-        name: the backbone's name.
         width: 64 for the paper's channels; other widths scale them, to the nearest multiple of four.
-        norm: ``"group"`` (with weight standardisation), ``"batch"`` or ``"twin"``.
-        image_size: side in pixels. It does not change the model.
-        channels: channels of an image.
         strides: ``"cifar"`` (three halvings, the papers' model at every image size) or ``"imagenet"`` (five).
 
     Raises:

@@ -17,14 +17,8 @@ BLOCKS = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))  # of each block: channels ove
 def vgg16(name: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:
     """VGG-16 with units ``conv1_1``, ``conv1_2``, ``conv2_1``, ..., one per convolution, and the last ``pool``.
 
-    The pooling after a block opens the unit that follows, so that maps at a cut are not pooled.
-
-    Args:
-        name: the backbone's name.
-        width: channels of the first block, 64 in the paper.
-        norm: ``"group"`` (with weight standardisation), ``"batch"`` or ``"twin"``.
-        image_size: side in pixels. It does not change the model.
-        channels: channels of an image.
+    The pooling after a block opens the unit that follows, so that maps at a cut are not pooled. Arguments are those of
+    :func:`~fssl_core.models.build_backbone`; ``image_size`` does not change the model.
     """
     units: dict[str, nn.Module] = {}
     in_channels = channels

@@ -140,11 +140,9 @@ def vit(
     """A vision transformer with units ``embed``, ``block_0``, ``block_1``, ..., ``norm``.
 
     Args:
-        name: the backbone's name.
         width: channels of one head, a multiple of 4; with 64 and three heads a token has the paper's 192 numbers.
         norm: ``"layer"``, the only one.
         image_size: side in pixels, a multiple of the patch.
-        channels: channels of an image.
         depth: number of blocks.
         heads: of the attention.
         patch: side in pixels; None: :func:`patch_size`.

@@ -73,11 +73,7 @@ def barlow_twins_loss(first: Tensor, second: Tensor, redundancy_weight: float) -
 
 @dataclass(frozen=True, kw_only=True)
 class BarlowTwins(Objective):
-    """Settings of Barlow Twins.
-
-    Args:
-        redundancy_weight: of :func:`barlow_twins_loss`.
-    """
+    """Settings of Barlow Twins."""
 
     pairs: ClassVar[bool] = True
     compares: ClassVar[bool] = True

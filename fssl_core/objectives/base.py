@@ -192,7 +192,7 @@ class Learner(ABC):
     def loss(self, views: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and figures worth logging, all scalars.
 
-        The learner of a supervised objective takes labels, too: ``loss(views, labels)``.
+        The learner of a supervised objective takes labels, too, int64 ``[B]``: ``loss(views, labels)``.
 
         Args:
             views: normalised views of each image, ``[views, B, C, H, W]``; two, unless the objective says otherwise.

@@ -24,12 +24,7 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class BYOL(Objective):
-    """Settings of BYOL.
-
-    Args:
-        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``.
-        output_bias: the heads' last layers have a bias where no batch norm follows.
-    """
+    """Settings of BYOL."""
 
     pairs: ClassVar[bool] = True
     has_target: ClassVar[bool] = True

@@ -58,9 +58,6 @@ class FedCA(Objective):
     """Settings of FedCA.
 
     Args:
-        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``; LW-FedSSL's heads have
-            the last.
-        temperature: of :func:`~fssl_core.objectives.simclr.nt_xent`.
         alignment_model: a run on public images, for example ``AveragingSettings(dataset="cifar100",
             train_images=5000, clients=1, objective=SimCLR(), ...)``, whose encoder is like that of the federation;
             None: no alignment.
@@ -72,7 +69,7 @@ class FedCA(Objective):
 
     name: str = "fedca"
     projector: tuple[int, ...] = (128,)
-    output_norm: str = "none"
+    output_norm: str = "none"  # LW-FedSSL's heads have "plain"
     temperature: Temperature = 0.05  # LW-FedSSL's of all its methods
     alignment_model: Settings | None = None
     alignment_weight: NonNegative = 0.01

@@ -47,12 +47,7 @@ def in_batch_info_nce(queries: Tensor, keys: Tensor, temperature: float) -> tupl
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoV3(Objective):
-    """Settings of MoCo-v3.
-
-    Args:
-        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``.
-        temperature: of :func:`in_batch_info_nce`.
-    """
+    """Settings of MoCo-v3."""
 
     pairs: ClassVar[bool] = True
     compares: ClassVar[bool] = True

@@ -52,8 +52,6 @@ class Moon(Objective):
     """Settings of MOON.
 
     Args:
-        projector: widths of the projection head's layers.
-        predictor: there is none to set; the output layer is in its place.
         classes: of the data set.
         contrast_weight: mu.
         temperature: tau of :func:`moon_loss`.
@@ -94,10 +92,6 @@ class MoonLearner(Learner):
 
     def loss(self, views: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Eq. 4 in nats, the accuracy on this batch, and Eq. 3.
-
-        Args:
-            views: normalised views, ``[1 or more, B, C, H, W]``; only the first is used.
-            labels: int64 ``[B]``, from 0 to ``classes - 1``.
 
         Raises:
             SettingError: the trainer keeps no clients' models to contrast with.

@@ -133,12 +133,10 @@ class Orchestra(Objective):
     """Settings of Orchestra.
 
     Args:
-        predictor: there is none to set; the layer that tells rotations is in its place.
         temperature: tau of :func:`cluster_loss`.
         local_clusters: centroids that a client sends.
         global_clusters: G, centroids that it receives.
         memory_size: latest projections that a client clusters.
-        output_norm: batch norm at the projector's end: ``"plain"``, without scale and shift, ``"affine"``, ``"none"``.
         views: 3: what is rotated is a view of its own; 2: the online model's.
         start: of the global centroids: ``"clusters"`` of the untrained model's projections, or ``"random"``.
     """

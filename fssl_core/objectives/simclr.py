@@ -69,20 +69,13 @@ def nt_xent(
 
 @dataclass(frozen=True, kw_only=True)
 class SimCLR(Objective):
-    """Settings of SimCLR.
-
-    Args:
-        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``; LW-FedSSL's heads have
-            the last.
-        temperature: of :func:`nt_xent`.
-        loss: likewise.
-    """
+    """Settings of SimCLR; ``temperature`` and ``loss`` are those of :func:`nt_xent`."""
 
     pairs: ClassVar[bool] = True
     compares: ClassVar[bool] = True
     name: str = "simclr"
     projector: tuple[int, ...] = (128,)
-    output_norm: str = "none"
+    output_norm: str = "none"  # LW-FedSSL's heads have "plain"
     temperature: Temperature = 0.07  # L-DAWA's code; LW-FedSSL has 0.05
     loss: str = "both-directions"  # L-DAWA's code has the other
 

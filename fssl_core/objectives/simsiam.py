@@ -26,11 +26,7 @@ def negative_cosine(predictions: Tensor, embeddings: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class SimSiam(Objective):
-    """Settings of SimSiam.
-
-    Args:
-        output_norm: batch norm at the projector's end: ``"none"``, ``"affine"`` or ``"plain"``.
-    """
+    """Settings of SimSiam."""
 
     name: str = "simsiam"
     projector: tuple[int, ...] = (2048, 2048, 2048)

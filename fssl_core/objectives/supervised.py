@@ -19,19 +19,14 @@ from fssl_core.settings import Range
 
 @dataclass(frozen=True, kw_only=True)
 class Supervised(Objective):
-    """Settings of supervised learning. The classifier stands where other methods have their projector.
-
-    Args:
-        classes: of the data set.
-        projector, predictor: there are none.
-    """
+    """Settings of supervised learning. The classifier stands where other methods have their projector."""
 
     supervised: ClassVar[bool] = True
     replaced: ClassVar[dict[str, str]] = dict.fromkeys(("projector", "predictor"), "the classifier follows the encoder")
 
     name: str = "supervised"
     projector: tuple[int, ...] = ()
-    classes: Annotated[int, Range(2)] = 10
+    classes: Annotated[int, Range(2)] = 10  # of the data set
 
     def build_model(self, backbone: Backbone, init: torch.Generator) -> SelfSupervisedModel:
         classifier = MLP(backbone.feature_dim, (self.classes,), generator=init)
@@ -45,11 +40,6 @@ class SupervisedLearner(Learner):
     """The first view and its labels."""
 
     def loss(self, views: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Cross-entropy in nats, and the accuracy on this batch.
-
-        Args:
-            views: normalised views, ``[1 or more, B, C, H, W]``; only the first is used.
-            labels: int64 ``[B]``, from 0 to ``classes - 1``.
-        """
+        """Cross-entropy in nats, and the accuracy on this batch."""
         loss, accuracy = classify(self.online(views[0]), labels)
         return loss, {"train_accuracy": accuracy}

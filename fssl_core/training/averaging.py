@@ -220,8 +220,7 @@ class AveragingTrainer(RoundTrainer):
     """Trains one federation: :meth:`advance` is one client's part in a round, or the last one's and the server's.
 
     Args:
-        settings: what to do.
-        data: images, normally ``settings.load_data(device)``.
+        settings, data: see :class:`~fssl_core.training.trainer.Trainer`.
         run: gives access to runs that this one builds on; few objectives need it.
 
     Attributes:

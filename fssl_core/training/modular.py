@@ -236,8 +236,7 @@ class ModularTrainer(Trainer):
     """Trains the rServer module; :meth:`advance` is an epoch.
 
     Args:
-        settings: what to do.
-        data: ``settings.load_data(device)``.
+        settings, data: see :class:`~fssl_core.training.trainer.Trainer`.
         client_module: as phase 1 left it.
 
     Attributes:

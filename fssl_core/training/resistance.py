@@ -111,9 +111,7 @@ class ResistanceSettings(Settings):
     def execute(self, run, progress: Callable[..., None]) -> dict[str, Any]:
         """Train, and leave the table ``metrics`` and the tensors ``client`` in the run's folder.
 
-        Args:
-            run: an :class:`fssl_core.experiments.store.Run`, of which the checkpoint and the writers are used.
-            progress: called as ``progress(done, total, **figures)`` after each epoch.
+        Arguments are those of every run: :meth:`fssl_core.training.settings.TrainingSettings.execute`.
 
         Returns:
             the run's summary: accuracy on the source's test set as a fraction, and how similar the simulated

@@ -159,9 +159,7 @@ class SplitTrainer(Trainer):
     """Trains one federation. ``advance`` is the loop over steps, ``step`` one step of all clients and the server.
 
     Args:
-        settings: what to do.
-        data: images, normally ``settings.load_data(device)``; the models live on their device. Labels are used for
-            the partition and the evaluation only.
+        settings, data: see :class:`~fssl_core.training.trainer.Trainer`.
         client: state of the client part that all clients start from, in place of the model's first values.
         clients: those to train, of the same settings and data; None: all of them, in this process.
 

@@ -137,10 +137,6 @@ class Worker:
 class SplitLearningTrainer(RoundTrainer):
     """Trains one federation: :meth:`advance` is a round.
 
-    Args:
-        settings: what to do.
-        data: images with labels, normally ``settings.load_data(device)``.
-
     Attributes:
         shared: the clients' part after the last average, a matrix of one row.
         server: the server's part with pooling and classifier, a matrix of one row.
