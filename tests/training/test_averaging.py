@@ -1,6 +1,5 @@
 import copy
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from torch.utils.data import DataLoader
 from fssl_core.errors import NonFiniteLossError, SettingError
 from fssl_core.objectives import BYOL, MoCoV2, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_mix import SplitMixSettings
 from fssl_core.training.trainer import RoundTrainer
@@ -68,21 +66,6 @@ def assert_same_model(first: AveragingTrainer, second: AveragingTrainer, toleran
     other = second.global_model().state_dict()
     for name, value in first.global_model().state_dict().items():
         torch.testing.assert_close(value, other[name], rtol=0, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
-
-
-def resumes_within_its_second_round(settings: AveragingSettings, folder: Path, clients: int) -> None:
-    """Stopped after so many clients of the second round and resumed, a federation ends as if it had gone through."""
-    whole, stopped, resumed = (settings.trainer(tiny_data(), None) for _ in range(3))
-    for _ in range(settings.rounds):
-        a_round(whole)
-    a_round(stopped)
-    for _ in range(clients):
-        stopped.advance()
-    Checkpoint(folder).save(stopped.state_dict())
-    resumed.load_state_dict(Checkpoint(folder).load())
-    resumed.train(lambda *_, **__: None)
-    assert_same_model(whole, resumed)
-    assert whole.metrics == resumed.metrics
 
 
 # ---------------------------------------------------------------- one client is ordinary training
@@ -297,32 +280,6 @@ def test_same_settings_give_the_same_bits_and_no_global_randomness():
     assert_same_model(first, second)
     assert first.metrics == second.metrics
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"name": "byol", "target_at_start": "copied"},
-        {"clients_per_round": 2, "keep_velocity": True},
-        {"objective": objective(negatives="aged", age=1)},
-    ],
-)
-def test_interrupted_and_resumed_equals_uninterrupted(values, tmp_path):
-    settings = tiny(**{"rounds": 3, "precision": "float32", "local_epochs": 1} | values)
-    whole = trained(settings)
-    interrupted = trained(settings, rounds=2)
-    interrupted.advance()  # one client of the third round
-    Checkpoint(tmp_path).save(interrupted.state_dict())
-    resumed = AveragingTrainer(settings, tiny_data())
-    resumed.load_state_dict(Checkpoint(tmp_path).load())
-    assert resumed.progress == (2 * settings.sampled + 1, 3 * settings.sampled)
-    resumed.train(lambda *_, **__: None)
-    assert_same_model(whole, resumed)
-    assert whole.metrics == resumed.metrics
-    assert whole.summary() == resumed.summary()
-    for name, table in whole.tables().items():
-        assert table.equals(resumed.tables()[name]), name
 
 
 # ---------------------------------------------------------------- the whole run

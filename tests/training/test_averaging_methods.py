@@ -419,6 +419,7 @@ def test_a_running_sum_is_resumed_within_a_round_to_the_bit(monkeypatch):
             stopped.advance()
         resumed = twin(stopped)
         assert (resumed.summed is None) == (stop == 4)
+        assert resumed.progress == (stop, 12)
         resumed.train(lambda *_, **__: None)
         assert_same_model(whole, resumed)
         assert whole.metrics == resumed.metrics

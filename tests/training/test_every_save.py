@@ -67,6 +67,7 @@ SPLIT = COMMON | {
     "epochs": 2,
 }  # fmt: skip
 ROUNDS = COMMON | {"rounds": 2, "local_epochs": 1, "batch": 8, "learning_rate": 0.01}
+SAMPLED = {"clients": 3, "clients_per_round": 2, "train_images": 60}
 HEADS = {"projector": (16, 8)}
 BOTH = HEADS | {"predictor": (16, 8)}
 LAYERS = ROUNDS | {"architecture": "vit4", "rounds": 4, "image_size": None, "knn_k": 5}
@@ -100,7 +101,7 @@ def phase2(**values):
 
 
 CONFIGURATIONS = {
-    "MocoSFL": lambda: split(method="MocoSFL"),
+    "MocoSFL, batch norm": lambda: split(method="MocoSFL", norm="batch"),
     "MonAcoSFL": lambda: split(),
     "one client": lambda: split(clients=1),
     "SFL-V2": lambda: split(variant="SFL-V2"),
@@ -109,7 +110,8 @@ CONFIGURATIONS = {
     "asymmetric, loop": lambda: split(symmetric=False, backend="loop"),
     "no momentum": lambda: split(momentum=0.0, client_learning_rate=0.1),
     "frozen resistant client": lambda: split(
-        pretrained_client=ResistanceSettings(**RESISTANCE | {"epochs": 1}), freeze_client=True, image_size=12
+        pretrained_client=ResistanceSettings(**RESISTANCE | {"epochs": 1}), freeze_client=True, image_size=12,
+        swap_at="server",
     ),
     "FedAvg MoCo-v2": lambda: averaging(MoCoV2(queue_size=20, **HEADS)),
     "MoCo-v2, aged negatives": lambda: averaging(MoCoV2(queue_size=20, negatives="aged", age=2, **HEADS)),
@@ -123,16 +125,16 @@ CONFIGURATIONS = {
         SimSiam(projector=(8, 8), predictor=(8, 8)), proximal=0.1, keep_every=1, probe_every=1
     ),
     "velocity kept, sampled": lambda: averaging(
-        MoCoV3(**BOTH), keep_velocity=True, clients=3, clients_per_round=2, train_images=60, aggregation="loss"
+        MoCoV3(**BOTH), keep_velocity=True, aggregation="loss", **SAMPLED
     ),
     "copied target, last": lambda: averaging(BYOL(**BOTH), target_at_start="copied", selection="last"),
     "supervised": lambda: averaging(Supervised()),
-    "FedCA": lambda: averaging(FedCA(projector=(8,)), rounds=3),
+    "FedCA, sampled": lambda: averaging(FedCA(projector=(8,)), rounds=3, **SAMPLED),
     "FedCA, public images": lambda: averaging(
         FedCA(projector=(8,), alignment_model=averaging(SimCLR(projector=(8,)), rounds=1, probe_epochs=0))
     ),
     "Orchestra": lambda: averaging(
-        Orchestra(projector=(16, 8), local_clusters=3, global_clusters=4, memory_size=10), rounds=3
+        Orchestra(projector=(16, 8), local_clusters=3, global_clusters=4, memory_size=10), rounds=3, **SAMPLED
     ),
     "faulty clients, Krum": lambda: averaging(
         SimCLR(projector=(8,)), clients=5, train_images=100, faulty_share=0.2, fault="noise", aggregation="krum",
@@ -140,12 +142,25 @@ CONFIGURATIONS = {
     ),
     "clients drop out": lambda: averaging(SimCLR(projector=(8,)), clients=3, train_images=60, client_dropout=0.5),
     "MOON": lambda: MoonSettings(**ROUNDS | {"objective": Moon(projector=(16, 8)), "rounds": 3}),
+    "MOON FedEMA, sampled": lambda: MoonSettings(
+        **ROUNDS | {"objective": Moon(projector=(16, 8)), "client_update": FedEMA(), "rounds": 3} | SAMPLED
+    ),
     "FeatARC": lambda: FeatArcSettings(
         **ROUNDS | {"objective": SimCLR(projector=(8,)), "rounds": 3, "group_from": 1}
     ),
+    "FeatARC, sampled": lambda: FeatArcSettings(
+        **ROUNDS | {"objective": SimCLR(projector=(8,)), "rounds": 4, "group_from": 1} | SAMPLED
+    ),
     "HeteroFL": lambda: HeteroFLSettings(**ROUNDS | {"width": 8, "shares": (1.0, 0.5)}),
+    "HeteroFL, sampled": lambda: HeteroFLSettings(
+        **ROUNDS | {"width": 8, "shares": (1.0, 0.5), "norm": "group"} | SAMPLED
+    ),
     "Split-Mix": lambda: SplitMixSettings(**ROUNDS | {"width": 8, "shares": (1.0, 0.5), "bases": 2}),
+    "Split-Mix, sampled": lambda: SplitMixSettings(
+        **ROUNDS | {"width": 8, "shares": (1.0, 0.5), "bases": 2, "norm": "group"} | SAMPLED
+    ),
     "FedPAC": lambda: FedPacSettings(**ROUNDS | {"rounds": 3}),
+    "FedPAC, sampled": lambda: FedPacSettings(**ROUNDS | {"rounds": 3, "norm": "group"} | SAMPLED),
     "layer-wise": lambda: layers(),
     "progressive, sgd": lambda: layers(scheme="progressive", optimizer="sgd"),
     "end-to-end": lambda: layers(scheme="end-to-end", rounds=2),
@@ -153,13 +168,19 @@ CONFIGURATIONS = {
     "progressive, layers dropped": lambda: layers(scheme="progressive", most_layers=2, aggregation="loss"),
     "layer-wise, aligned": lambda: layers(representation_alignment=0.1, stages=2),
     "layer-wise FedCA": lambda: layers(objective=FedCA(projector=(8,))),
+    "layer-wise Orchestra from random clusters, sampled": lambda: layers(
+        objective=Orchestra(
+            projector=(16, 8), local_clusters=3, global_clusters=4, memory_size=10, start="random", views=2
+        ),
+        **SAMPLED,
+    ),
     "auto-encoders": lambda: phase1(),
     "auto-encoders, securely": lambda: SecureAutoencoderSettings(**PHASE1 | {"threshold": 2}),
     "MFCL": lambda: phase2(),
     "MFCL, mixed": lambda: phase2(datamix=2, norm="group", pairs_per_epoch=2, validate_every=2),
     "FSL": lambda: SplitLearningSettings(**ROUNDS | {"auxiliary": (8,), "cut_layer": 3}),
     "SplitFed V2": lambda: SplitLearningSettings(
-        **ROUNDS | {"gradients": "server", "variant": "SFL-V2", "cut_layer": 3, "schedule": "cosine"}
+        **ROUNDS | SAMPLED | {"gradients": "server", "variant": "SFL-V2", "cut_layer": 3, "schedule": "cosine"}
     ),
     "resistance": lambda: ResistanceSettings(**RESISTANCE),
     "inversion of two shapes": lambda: InversionSettings(

@@ -19,7 +19,7 @@ from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 from fssl_core.training.split_mix import SplitMixSettings
 from tests.training import test_heterofl, test_layerwise
 from tests.training.test_averaging import a_round, assert_same_model, tiny, tiny_data, trained
-from tests.training.test_averaging_methods import same, states, twin
+from tests.training.test_averaging_methods import same, states
 
 NEW = {"client_dropout", "assumed_faulty", "faulty_share", "fault", "fault_scale"}
 
@@ -164,20 +164,6 @@ def test_a_round_that_is_a_running_sum_has_the_same_faults(fault, monkeypatch):
     assert summed.sums(5)
     a_round(summed)
     assert_same_model(whole, summed, tolerance=1e-9)
-
-
-@pytest.mark.parametrize(("place", "values"), [(2, {}), (3, {"aggregation": "median"}), (4, {"keep_velocity": True})])
-def test_a_run_that_was_interrupted_in_a_round_goes_on_to_the_same_bits(place, values):
-    whole, stopped = (AveragingTrainer(faulty("noise", **values), tiny_data()) for _ in range(2))
-    for _ in range(5 + place):
-        stopped.advance()
-    resumed = twin(stopped)
-    while resumed.finished < 3:
-        resumed.advance()
-    for _ in range(3):
-        a_round(whole)
-    assert_same_model(whole, resumed)
-    assert whole.ledger.table().equals(resumed.ledger.table())
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed-mean", "krum", "multi-krum"])

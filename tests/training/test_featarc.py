@@ -10,7 +10,6 @@ from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import BYOL, MoCoV2, SimCLR
 from fssl_core.objectives.simclr import nt_xent
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.featarc import FeatArcSettings, FeatArcTrainer, feature_distance
 from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
@@ -197,24 +196,7 @@ def test_absent_clients_and_groups_of_which_nobody_takes_part(monkeypatch):
     assert len(seen) > 3
 
 
-# ---------------------------------------------------------------- determinism and interruption
-
-
-@pytest.mark.parametrize("values", [{}, {"clients": 6, "clients_per_round": 3, "groups": 3, "batch": 8}])
-def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp_path):
-    settings = tiny(precision="float32", rounds=2, **values)
-    whole = trained(settings)
-    stopped = trained(settings, 1)
-    stopped.advance()
-    Checkpoint(tmp_path).save(stopped.state_dict())
-    resumed = FeatArcTrainer(settings, tiny_data())
-    resumed.load_state_dict(Checkpoint(tmp_path).load())
-    resumed.train(lambda *_, **__: None)
-    assert_same_model(whole, resumed)
-    assert whole.metrics == resumed.metrics
-    assert groups(whole) == groups(resumed)
-    assert all(torch.equal(b, resumed.group_models.blocks[name]) for name, b in whole.group_models.blocks.items())
-    assert whole.summary() == resumed.summary()
+# ---------------------------------------------------------------- names and wrong settings
 
 
 def test_names():

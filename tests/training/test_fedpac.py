@@ -10,13 +10,7 @@ from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import SimCLR
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.fedpac import FedPacSettings, FedPacTrainer, centroid_distance
-from tests.training.test_averaging import (
-    a_round,
-    assert_same_model,
-    resumes_within_its_second_round,
-    tiny_data,
-    trained,
-)
+from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
 from tests.training.test_heterofl import common
 
 
@@ -199,11 +193,6 @@ def test_what_crosses_is_counted():
     assert set(tables["no alignment"].features_up) == {matrix + 4}
     assert set(tables["no alignment"].features_down) == {0}
     assert set(tables["shared"].features_up) == {matrix + 4 * classes}
-
-
-@pytest.mark.parametrize("values", [{}, {"clients_per_round": 2, "norm": "group"}])
-def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp_path):
-    resumes_within_its_second_round(tiny(precision="float32", rounds=3, **values), tmp_path, clients=1)
 
 
 @pytest.mark.parametrize(

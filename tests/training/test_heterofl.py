@@ -15,13 +15,7 @@ from fssl_core.objectives import SimCLR, Supervised
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.heterofl import HeteroFLSettings, HeteroFLTrainer
 from fssl_core.training.split_mix import SplitMixSettings
-from tests.training.test_averaging import (
-    a_round,
-    assert_same_model,
-    resumes_within_its_second_round,
-    tiny_data,
-    trained,
-)
+from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
 
 PLAIN = {"shares": (1.0,), "static_batch_norm": False, "mask_classes": False}
@@ -161,11 +155,6 @@ def test_the_last_channels_are_the_average_of_the_clients_that_have_them():
             half = value.shape[1] // 2
             expected = (wide[0][name][half:] + wide[1][name][half:]) / 2
             torch.testing.assert_close(value[0, half:], expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("values", [{}, {"clients_per_round": 3, "norm": "group"}])
-def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp_path):
-    resumes_within_its_second_round(tiny(precision="float32", **values), tmp_path, clients=2)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from fssl_core.federation.client_updates import EUC, FedU
 from fssl_core.objectives import MoCoV3, Orchestra, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
 from tests.training.test_averaging import a_round, trained
 from tests.training.test_split import tiny_data
@@ -322,35 +321,7 @@ def test_the_ledger_equals_the_closed_form_to_the_byte(scheme, worst_case):
     assert table.parameters_down.tolist() == [4 * count for count in down]
 
 
-# ---------------------------------------------------------------- interruption and wrong settings
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"scheme": "progressive", "most_layers": 2},
-        {"representation_alignment": 0.5},
-        {"client_dropout": 0.5},
-        {"objective": SimCLR(projector=(8,)), "clients_per_round": 2},
-    ],
-    ids=["layer-wise", "depth dropout", "alignment", "client dropout", "sampled"],
-)
-@pytest.mark.parametrize("interrupted_after", [4, 7])  # rounds: the end of a stage, within one
-def test_interrupted_and_resumed_equals_uninterrupted(values, interrupted_after, tmp_path):
-    settings = tiny(**{"precision": "float32"} | values)
-    whole = trained(settings)
-    interrupted = trained(settings, interrupted_after)
-    if len(settings.taking_part(interrupted_after)) > 1:
-        interrupted.advance()
-    Checkpoint(tmp_path).save(interrupted.state_dict())
-    resumed = LayerwiseTrainer(settings, tiny_data())
-    resumed.load_state_dict(Checkpoint(tmp_path).load())
-    resumed.train(lambda *_, **__: None)
-    other = resumed.global_model().state_dict()
-    assert all(torch.equal(value, other[name]) for name, value in whole.global_model().state_dict().items())
-    assert whole.metrics == resumed.metrics
-    assert whole.summary() == resumed.summary()
+# ---------------------------------------------------------------- wrong settings
 
 
 @pytest.mark.parametrize(

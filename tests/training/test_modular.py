@@ -391,20 +391,6 @@ def test_the_rate_rises_linearly_and_falls_as_half_a_cosine():
     assert trainer(phase2(warmup_epochs=0)).rate(0) == 1.0
 
 
-def test_interrupted_and_resumed_equals_uninterrupted(tmp_path):
-    whole, half = trainer(), trainer()
-    whole.train(lambda *_, **__: None)
-    half.advance()
-    torch.save(half.state_dict(), tmp_path / "state.pt")
-    resumed = trainer()
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    resumed.train(lambda *_, **__: None)
-    assert_same_model(whole, resumed)
-    assert whole.metrics == resumed.metrics
-    assert whole.ledger.table().equals(resumed.ledger.table())
-    assert whole.summary() == resumed.summary()
-
-
 def test_the_last_model_is_kept_and_knn_is_measured_when_it_is_due():
     ours = trainer(phase2(epochs=5, validate_every=2))
     ours.train(lambda *_, **__: None)
@@ -472,31 +458,6 @@ def test_the_probe_of_a_summary_is_that_of_the_projection_layers_and_beside_it_t
         run(ProbeSettings(pretraining=behind, epochs=2), progress=False).summary["linear_probe_accuracy"]
         == summary["linear_probe_accuracy"]
     )
-
-
-def test_an_interrupted_run_goes_on_from_its_epoch(tmp_path, monkeypatch):
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "whole"))
-    first = phase1(dataset="digits", train_images=40, rounds=1, precision="float32", validation_share=0.1)
-    settings = phase2(first, precision="float32", validation_share=0.1)
-    whole = run(settings, progress=False)
-    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "halves"))
-    advance, calls = ModularTrainer.advance, []
-
-    def interrupted(self):
-        calls.append(self.finished)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        advance(self)
-
-    monkeypatch.setattr(ModularTrainer, "advance", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run(settings, progress=False)
-    halves = run(settings, progress=False)
-    assert calls == [0, 1, 1, 2]
-    assert halves.summary == whole.summary
-    assert halves.table("traffic").equals(whole.table("traffic"))
-    best = whole.tensors("best")
-    assert all(torch.equal(value, best[name]) for name, value in halves.tensors("best").items())
 
 
 def test_the_model_for_deployment_is_both_modules():

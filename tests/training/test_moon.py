@@ -13,13 +13,7 @@ from fssl_core.objectives import SimCLR
 from fssl_core.objectives.moon import Moon
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.moon import MoonSettings, MoonTrainer
-from tests.training.test_averaging import (
-    a_round,
-    assert_same_model,
-    resumes_within_its_second_round,
-    tiny_data,
-    trained,
-)
+from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
 
 
@@ -154,12 +148,7 @@ def test_a_summary_has_the_accuracy_of_the_classifier():
     assert (summary["method"], summary["best_epoch"]) == ("MOON", 3)
 
 
-# ---------------------------------------------------------------- determinism and interruption
-
-
-@pytest.mark.parametrize("values", [{}, {"clients": 4, "clients_per_round": 2}, {"client_update": FedEMA(tau=0.3)}])
-def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp_path):
-    resumes_within_its_second_round(tiny(precision="float32", rounds=2, **values), tmp_path, clients=1)
+# ---------------------------------------------------------------- wrong settings
 
 
 @pytest.mark.parametrize(

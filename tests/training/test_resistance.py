@@ -125,21 +125,6 @@ def test_the_client_part_becomes_harder_to_invert():
     assert found[5.0] < found[0.0] - 0.05, found
 
 
-def test_interrupted_and_resumed_equals_uninterrupted(tmp_path):
-    whole, half = trainer(), trainer()
-    whole.train_epoch()
-    half.train_epoch()
-    assert whole.metrics == half.metrics
-    torch.save(half.state_dict(), tmp_path / "state.pt")
-    resumed = trainer()
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    for game in (whole, resumed):
-        game.train_epoch()
-    assert whole.metrics == resumed.metrics
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(resumed.model.state_dict()[name], value)
-
-
 @pytest.mark.parametrize("freeze", [True, False])
 def test_a_split_run_starts_from_the_client_part(freeze, tmp_path, monkeypatch):
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path))

@@ -12,7 +12,6 @@ from fssl_core.objectives import FedCA, Orchestra, SimCLR
 from fssl_core.objectives.orchestra import balanced_k_means
 from fssl_core.random import generator
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
-from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.layerwise import LayerwiseTrainer
 from tests.training import test_averaging, test_layerwise
 from tests.training.test_split import tiny_data
@@ -186,20 +185,6 @@ def test_the_order_of_clients_does_not_matter(objective):
         trainer.close_round(torch.arange(3))
         assert not trainer.contributions
     assert_same(*trainers)
-
-
-@OBJECTIVES
-@pytest.mark.parametrize(
-    ("engine", "clients"), [(AveragingTrainer, 3), (LayerwiseTrainer, 5)]
-)  # within the second round; within the third, and third stage
-def test_interrupted_and_resumed_equals_uninterrupted(objective, engine, clients, tmp_path):
-    settings = tiny(engine, objective, clients_per_round=2, precision="float32")
-    whole = begun(engine, settings, 2 * settings.rounds)
-    Checkpoint(tmp_path).save(begun(engine, settings, clients).state_dict())
-    resumed = begun(engine, settings)
-    resumed.load_state_dict(Checkpoint(tmp_path).load())
-    resumed.train(lambda *_, **__: None)
-    assert_same(whole, resumed)
 
 
 # ---------------------------------------------------------------- public images

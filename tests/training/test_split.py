@@ -14,7 +14,6 @@ from fssl_core.evaluation.identifiability import client_identifiability
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import build_backbone
 from fssl_core.random import generator
-from fssl_core.training.checkpoint import Checkpoint
 from fssl_core.training.split import MEASURED, SplitSettings, SplitTrainer
 from tests.training.plain_split import PlainSplit
 
@@ -460,23 +459,6 @@ def test_same_settings_give_the_same_bits_and_no_global_randomness():
     assert_same_state(first, second)
     assert first.metrics == second.metrics
     assert torch.equal(before, torch.random.get_rng_state())
-
-
-@pytest.mark.parametrize("values", [{}, {"clients_per_epoch": 2}, {"freeze_client": True, "swap_at": "server"}])
-@pytest.mark.parametrize("stop", [1, 2])
-def test_interrupted_and_resumed_equals_uninterrupted(values, stop, tmp_path):
-    settings = tiny(epochs=3, log_steps=True, precision="float32", norm="batch", **values)
-    whole = trained(settings)
-    Checkpoint(tmp_path).save(trained(settings, epochs=stop).state_dict())
-    resumed = SplitTrainer(settings, tiny_data())
-    resumed.load_state_dict(Checkpoint(tmp_path).load())
-    while resumed.finished < settings.epochs:
-        resumed.advance()
-    assert_same_state(whole, resumed)
-    assert whole.metrics == resumed.metrics
-    assert whole.summary() == resumed.summary()
-    for name, table in whole.tables().items():
-        assert table.equals(resumed.tables()[name]), name
 
 
 def test_order_of_clients_does_not_matter(monkeypatch):

@@ -218,7 +218,7 @@ def test_ledger_equals_the_closed_form_to_the_byte(gradients):
     assert table.drop(columns=["epoch", "client"]).to_numpy().sum() == here.filter(regex="_(up|down)$").to_numpy().sum()
 
 
-# ---------------------------------------------------------------- summed up, interrupted, wrong
+# ---------------------------------------------------------------- summed up, wrong
 
 
 def test_a_summary_has_the_accuracy_of_the_last_classifier():
@@ -231,22 +231,6 @@ def test_a_summary_has_the_accuracy_of_the_last_classifier():
     assert (summary["method"], summary["best_epoch"]) == ("FSL", 2)
     assert 0 <= summary["linear_probe_accuracy"] <= 1
     assert tiny(gradients="server").method == "SFL-V1"
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{}, {"clients": 4, "clients_per_round": 2, "variant": "SFL-V2", "gradients": "server", "schedule": "cosine"}],
-)
-def test_interrupted_and_resumed_equals_uninterrupted_and_a_repeat(values, tmp_path):
-    settings = tiny(precision="float32", rounds=3, **values)
-    whole, stopped = trained(settings), trained(settings, 1)
-    torch.save(stopped.state_dict(), tmp_path / "state.pt")
-    resumed = SplitLearningTrainer(settings, tiny_data())
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    resumed.train(lambda *_, **__: None)
-    assert_same_state(whole.global_model(), resumed.global_model())
-    assert whole.metrics == resumed.metrics
-    assert whole.summary() == resumed.summary()
 
 
 def test_a_loss_that_is_not_finite_stops_the_run():

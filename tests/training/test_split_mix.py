@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from fssl_core.errors import SettingError
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.split_mix import SplitMixSettings, SplitMixTrainer
-from tests.training.test_averaging import a_round, resumes_within_its_second_round, tiny_data, trained
+from tests.training.test_averaging import a_round, tiny_data, trained
 from tests.training.test_heterofl import common
 
 
@@ -97,11 +97,6 @@ def test_with_one_base_it_is_fedavg_to_rounding(values):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
     assert [*map(pytest.approx, ours.metrics)] == fedavg.metrics
     assert ours.ledger.table().equals(fedavg.ledger.table())
-
-
-@pytest.mark.parametrize("values", [{}, {"clients_per_round": 3, "norm": "group"}])
-def test_interrupted_within_a_round_and_resumed_equals_uninterrupted(values, tmp_path):
-    resumes_within_its_second_round(tiny(precision="float32", **values), tmp_path, clients=2)
 
 
 @pytest.mark.parametrize(
