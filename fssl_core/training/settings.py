@@ -266,6 +266,7 @@ class RoundSettings(FederationSettings):
     local_epochs: Count
     batch: Count
     schedule: str  # of the learning rate, round by round
+    method: str  # what the tables call it
     incomplete_batch: str = "left out"  # or "kept": see used
 
     def check(self) -> None:
@@ -279,11 +280,6 @@ class RoundSettings(FederationSettings):
     def sampled(self) -> int:
         """Clients that take part in a round."""
         return self.clients_per_round or self.clients
-
-    @property
-    def method(self) -> str:
-        """What the tables call it."""
-        raise NotImplementedError
 
     @property
     def views(self) -> int:

@@ -8,11 +8,7 @@ from fssl_core.errors import SettingError
 from fssl_core.models import build_backbone, client_module, decoder, needs_pairs, paired
 from fssl_core.models.layers import BatchNorm2d, GroupNorm, norm_layer
 from fssl_core.models.twin_norm import TwinNorm
-from fssl_core.random import generator
-
-
-def normal(*shape: int, key: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=generator(0, "test", key), dtype=torch.float64)
+from tests.models.test_layers import normal
 
 
 def twin_norm(channels: int, per_group: int, variance: str = "pooled") -> TwinNorm:

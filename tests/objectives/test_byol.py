@@ -5,15 +5,11 @@ import torch
 from lightly.loss import NegativeCosineSimilarity
 
 from fssl_core.objectives.byol import byol_loss
-from fssl_core.random import generator
-
-
-def vectors(seed):
-    return torch.randn(5, 7, generator=generator(seed, "vectors"), dtype=torch.float64)
+from tests.objectives.learners import embeddings
 
 
 def test_loss_is_equation_2_term_by_term():
-    predictions, targets = vectors(1), vectors(2)
+    predictions, targets = embeddings(5, 7, 1), embeddings(5, 7, 2)
     terms = []
     for p, z in zip(predictions.tolist(), targets.tolist(), strict=True):
         p, z = ([value / math.hypot(*v) for value in v] for v in (p, z))
@@ -22,7 +18,7 @@ def test_loss_is_equation_2_term_by_term():
 
 
 def test_loss_is_lightlys_up_to_a_constant():
-    predictions, targets = vectors(1).requires_grad_(), vectors(2).requires_grad_()
+    predictions, targets = (embeddings(5, 7, seed).requires_grad_() for seed in (1, 2))
     loss = byol_loss(predictions, targets)
     torch.testing.assert_close(loss, 2 + 2 * NegativeCosineSimilarity()(predictions, targets))
     loss.backward()

@@ -1,5 +1,6 @@
 import copy
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -54,6 +55,11 @@ def trained(settings: RoundSettings, rounds: int | None = None) -> Any:
     for _ in range(settings.rounds if rounds is None else rounds):
         a_round(trainer)
     return trainer
+
+
+def plain(settings: AveragingSettings) -> AveragingSettings:
+    """Of a method that builds on federated averaging, what is federated averaging's."""
+    return AveragingSettings(**{field.name: getattr(settings, field.name) for field in fields(AveragingSettings)})
 
 
 def a_round(trainer: RoundTrainer) -> None:

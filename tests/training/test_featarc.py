@@ -9,9 +9,9 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import FedU
 from fssl_core.objectives import BYOL, MoCoV2, SimCLR
 from fssl_core.objectives.simclr import nt_xent
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
+from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.featarc import FeatArcSettings, FeatArcTrainer, feature_distance
-from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
+from tests.training.test_averaging import a_round, assert_same_model, plain, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
 
 
@@ -100,14 +100,10 @@ def test_the_weight_holds_features_back_whatever_views_the_objective_gives_its_e
 
 def test_without_alignment_and_groups_it_is_fedavg_to_the_bit():
     settings = tiny(alignment=0.0, groups=1, precision="float32", rounds=2)
-    common = {field.name: getattr(settings, field.name) for field in dataclasses.fields(AveragingSettings)}
-    fedavg = AveragingTrainer(AveragingSettings(**common), tiny_data())
-    for _ in range(2):
-        a_round(fedavg)
-    plain = trained(settings)
-    assert_same_model(fedavg, plain)
-    assert plain.metrics == [row | {"groups_used": 1} for row in fedavg.metrics]
-    assert plain.ledger.table().equals(fedavg.ledger.table())
+    fedavg, ours = trained(plain(settings)), trained(settings)
+    assert_same_model(fedavg, ours)
+    assert ours.metrics == [row | {"groups_used": 1} for row in fedavg.metrics]
+    assert ours.ledger.table().equals(fedavg.ledger.table())
 
 
 # ---------------------------------------------------------------- groups

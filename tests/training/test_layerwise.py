@@ -1,6 +1,5 @@
 import copy
 import math
-from dataclasses import fields
 
 import pytest
 import torch
@@ -10,9 +9,8 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import EUC, FedU
 from fssl_core.objectives import MoCoV3, Orchestra, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
-from tests.training.test_averaging import a_round, trained
+from tests.training.test_averaging import a_round, plain, trained
 from tests.training.test_split import tiny_data
 
 HEADS = {"projector": (16, 8), "predictor": (16, 8)}
@@ -52,12 +50,8 @@ def changed(before: dict, after: dict) -> set[str]:
 
 
 def test_end_to_end_is_the_averaging_engine_bit_for_bit():
-    common = {field.name: getattr(tiny(), field.name) for field in fields(AveragingSettings)}
-    federated = AveragingTrainer(AveragingSettings(**common), tiny_data())
-    staged = LayerwiseTrainer(tiny(scheme="end-to-end", optimizer="sgd"), tiny_data())
-    for _ in range(2):
-        a_round(federated)
-        a_round(staged)
+    settings = tiny(scheme="end-to-end", optimizer="sgd")
+    federated, staged = trained(plain(settings), rounds=2), trained(settings, rounds=2)
     other = staged.global_model().state_dict()
     assert all(torch.equal(value, other[name]) for name, value in federated.global_model().state_dict().items())
     for ours, theirs in zip(staged.metrics, federated.metrics, strict=True):
@@ -264,14 +258,8 @@ def test_representation_alignment_compares_embeddings_of_what_the_objective_embe
 
 
 def test_layers_that_clients_withhold_are_not_counted():
-    common = {field.name: getattr(tiny(), field.name) for field in fields(AveragingSettings)}
-    common |= {"client_update": EUC(), "rounds": 4}
-    federated = AveragingTrainer(AveragingSettings(**common), tiny_data())
-    staged = LayerwiseTrainer(tiny(scheme="end-to-end", optimizer="sgd", client_update=EUC(), rounds=4), tiny_data())
-    for trainer in (federated, staged):
-        for _ in range(4):
-            a_round(trainer)
-    ours, theirs = staged.ledger.table(), federated.ledger.table()
+    settings = tiny(scheme="end-to-end", optimizer="sgd", client_update=EUC(), rounds=4)
+    ours, theirs = (trained(each).ledger.table() for each in (settings, plain(settings)))
     assert ours.equals(theirs)
     assert ours.parameters_up.nunique() == 2
 

@@ -11,9 +11,8 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import FedEMA
 from fssl_core.objectives import SimCLR
 from fssl_core.objectives.moon import Moon
-from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.moon import MoonSettings, MoonTrainer
-from tests.training.test_averaging import a_round, assert_same_model, tiny_data, trained
+from tests.training.test_averaging import a_round, assert_same_model, plain, tiny_data, trained
 from tests.training.test_averaging import tiny as tiny_averaging
 
 
@@ -81,11 +80,7 @@ def test_three_rounds_are_those_of_the_algorithm(values):
 
 def test_without_weight_it_is_fedavg_of_the_same_network_to_the_bit():
     settings = tiny(objective={"contrast_weight": 0.0}, precision="float32")
-    common = {field.name: getattr(settings, field.name) for field in dataclasses.fields(AveragingSettings)}
-    fedavg = AveragingTrainer(AveragingSettings(**common), tiny_data())
-    for _ in range(3):
-        a_round(fedavg)
-    moon = trained(settings)
+    fedavg, moon = trained(plain(settings)), trained(settings)
     assert_same_model(fedavg, moon)
     assert moon.metrics == fedavg.metrics
     assert moon.ledger.table().equals(fedavg.ledger.table())
