@@ -35,9 +35,6 @@ class SplitClients:
     train in this epoch. With full participation they are one and the same, else the others wait
     (:mod:`fssl_core.federation.rows`).
 
-    Attributes of the class:
-        bytes_of_views: made in one call on a GPU.
-
     Args:
         settings: of the run.
         client: the first layers with their first values, on the device; copied.
@@ -49,7 +46,7 @@ class SplitClients:
             cannot run all clients in one call.
     """
 
-    bytes_of_views: ClassVar[int] = 64 << 20
+    bytes_of_views: ClassVar[int] = 64 << 20  # made in one call on a GPU
 
     def __init__(
         self, settings: "SplitSettings", client: nn.Module, data: Dataset, members: Sequence[int] | None = None

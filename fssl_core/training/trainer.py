@@ -92,10 +92,9 @@ class Trainer(ABC):
             self.advance()
             if offer is not None:
                 offer(self.state_dict)
-            names = ("loss", "knn_accuracy") if self.data.labelled else ("loss",)
-            shown = {name: self.metrics[-1][name] for name in names if self.metrics}
-            shown = {name: value for name, value in shown.items() if math.isfinite(value)}  # what was not measured
-            progress(*self.progress, **shown)
+            last = self.metrics[-1] if self.metrics else {}
+            shown = {name: last.get(name, math.nan) for name in ("loss", "knn_accuracy")}
+            progress(*self.progress, **{name: value for name, value in shown.items() if math.isfinite(value)})
 
     def looks(self, number: int) -> bool:
         """Whether this epoch or round, counted from 1, is evaluated at its end; the last one always is."""
