@@ -20,14 +20,15 @@ def notice(message: str) -> None:
 
 
 def printable(text: object) -> str:
-    """What others said, such as a file or another machine, fit for a terminal and a log: one line that is not too long.
-
-    Control characters are replaced: they move a terminal's cursor.
-    """
+    """What others said, such as a file or another machine, fit for a terminal and a log: one line, not too long."""
     text = str(text)
-    line = " ".join(text[:LONGEST].split())
-    line = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
+    line = visible(" ".join(text[:LONGEST].split()))
     return line if len(text) <= LONGEST else f"{line} ..."
+
+
+def visible(text: str) -> str:
+    """The same without control characters, which move a terminal's cursor: they are replaced."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def say(text: str) -> None:

@@ -39,9 +39,9 @@ from fssl_core.errors import SettingError
 COMMON = {  # hints that every exercise has
     "shape": "The answer has another shape than it should.",
     "type": "The answer is of another kind than it should be.",
+    "unit": "Right, but in another unit: expected are bytes.",
     "other": "The result is not right, and it is no mistake that this check knows. Try two or three numbers by hand.",
 }
-IN_BYTES = "Right, but in another unit: expected are bytes."
 UNIT = "This looks like a fraction or a percentage in the other's place."  # a hint that every prediction has
 
 _KNOWN: dict[str, "Exercise | Prediction"] = {}

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fssl_core.errors import DataError
 from fssl_core.files import open_file
-from fssl_core.notices import printable
+from fssl_core.notices import printable, visible
 
 Split = tuple[Tensor, Tensor]  # images uint8 [N, C, H, W], labels int64 [N]
 Parts = tuple[Split, Split, tuple[str, ...]]  # train, test, class names
@@ -37,7 +37,7 @@ RATIO = 100  # how many times larger than its file an array of a MedMNIST npz ma
 @contextmanager
 def damaged(path: Path, remedy: str = FETCH_ANEW) -> Iterator[None]:
     """Turn whatever a parser says about a broken file into one error that names the file and the way out."""
-    shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in str(path))
+    shown = visible(str(path))
     try:
         yield
     except DataError:

@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 from fssl_core.course.exercise import (
-    IN_BYTES,
     Wrong,
     as_number,
     as_tensor,
@@ -121,7 +120,6 @@ def unlikeness(answer, generator):
     "the model.",
     one_way_numbers="These are numbers, not bytes: a float32 takes four. And the model crosses twice in a round.",
     bits="These are bits. A byte has eight.",
-    unit=IN_BYTES,
 )
 def round_bytes(answer, generator):
     width = 4 * whole_number(1, 4, generator)

@@ -5,17 +5,7 @@ import torch
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.layerwise import round_bytes as counted_bytes
 from fssl_core.costs.parts import Encoder, Model, Part
-from fssl_core.course.exercise import (
-    IN_BYTES,
-    Wrong,
-    as_number,
-    compare,
-    exercise,
-    other_units,
-    parts,
-    prediction,
-    whole_number,
-)
+from fssl_core.course.exercise import Wrong, as_number, compare, exercise, other_units, parts, prediction, whole_number
 from fssl_core.federation.schedule import KINDS, Stage, schedule
 
 
@@ -127,7 +117,6 @@ def ratio(answer, generator) -> None:
     no_heads="The heads are trained in every stage, so they are sent in every round.",
     all_present="Layer-wise, units that are finished are not sent again.",
     new_only="Progressive training changes all units that are there, so all of them are sent.",
-    unit=IN_BYTES,
 )
 def traffic(answer, generator) -> None:
     count = 5

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fssl_core.costs.modular import phase2_bytes
 from fssl_core.course.exercise import (
-    IN_BYTES,
     Wrong,
     as_tensor,
     check_word,
@@ -172,7 +171,6 @@ def partners(answer, generator) -> None:
     one_pair="Several pairs are sent of each image.",
     values="You count values. How many bytes has a float32?",
     both_ways="Clients send, and the rServer sends nothing back.",
-    unit=IN_BYTES,
 )
 def sent(answer, generator) -> None:
     channels, side, images, pairs = (

@@ -7,16 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fssl_core.costs.traffic import split_traffic
-from fssl_core.course.exercise import (
-    IN_BYTES,
-    as_number,
-    as_tensor,
-    compare,
-    exercise,
-    other_units,
-    prediction,
-    whole_number,
-)
+from fssl_core.course.exercise import as_number, as_tensor, compare, exercise, other_units, prediction, whole_number
 from fssl_core.models import build_backbone, client_elements, cut_layers, latent_shape
 from fssl_core.models.cutting import cut
 
@@ -77,7 +68,6 @@ def client_backward(answer, generator):
     half="Everything crosses twice: activations and their gradients, the model up and the average down.",
     numbers="These are numbers, not bytes: a float32 takes four.",
     no_sync="Where are the client's parameters?",
-    unit=IN_BYTES,
 )
 def epoch_bytes(answer, generator):
     backbone = build_backbone("resnet10", width=8, norm="group", image_size=16, channels=1)
