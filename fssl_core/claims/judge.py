@@ -228,7 +228,7 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     """What a verdict says of our evidence, with the printed value of the same quantity."""
     same = printed.deciding()[0] if printed else None
     if isinstance(outcome, str):
-        of_paper = {"printed": same.estimate.value, "unit": same.unit} if same else {}
+        of_paper = {"printed": same.estimate.value, "printed_quantity": same.name, "unit": same.unit} if same else {}
         return {"ours": "not run", "reason": outcome, **of_paper}
     deciding, level = outcome.deciding()
     doubt = deciding.doubt
@@ -240,6 +240,9 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
     low, high = deciding.estimate.interval(level)
     if printed:
         same = {leaf.name: leaf for leaf in printed.leaves()}.get(deciding.name, same)
+    if same and same.unit != deciding.unit:
+        same = None
+    alike = same and (same.name, same.low, same.high) == (deciding.name, deciding.low, deciding.high)
     answer = outcome.answer()
     reason = ""
     if answer is None:
@@ -261,7 +264,8 @@ def _found(outcome: Outcome | str, printed: Outcome | None) -> dict[str, Any]:
         "unit": deciding.unit,
         "above": deciding.low,
         "below": deciding.high,
-        "printed": same.estimate.value if same and same.unit == deciding.unit else None,
+        "printed": same.estimate.value if same else None,
+        "printed_quantity": "" if alike or not same else same.name,
         "reason": reason,
     }
 

@@ -32,6 +32,7 @@ class Verdict:
         level: of the interval: 0.95, or more where the quantity is one of several and each could decide.
         above, below: where the claim wants the quantity.
         printed: the same quantity, or the deciding one, on the paper's printed numbers; None where it prints none.
+        printed_quantity: what ``printed`` is of; empty for the same quantity, of which the same is claimed.
         reading: how the paper is read, where its words leave two ways.
         reason: why it is inconclusive or not run.
     """
@@ -55,6 +56,7 @@ class Verdict:
     above: float = -inf
     below: float = inf
     printed: float | None = None
+    printed_quantity: str = ""
     reading: str = AS_PRINTED
     reason: str = ""
 
@@ -114,11 +116,13 @@ def _claimed(low: float, high: float) -> str:
 
 
 def paper_in_words(verdict: Verdict) -> str:
-    """``"consistent: +5.21 points"``, ``"inconsistent: …"`` or ``"prints none"``."""
+    """``"consistent: +5.21 points"``, ``"inconsistent: …"`` or ``"prints none"``; what it is of where ours is not."""
     if verdict.paper_consistent is None:
         return "prints none"
     word = "consistent" if verdict.paper_consistent else "inconsistent"
-    return word if verdict.printed is None else f"{word}: {shown(verdict.printed, verdict.unit)}"
+    if verdict.printed is None:
+        return word
+    return ": ".join(filter(None, (word, verdict.printed_quantity, shown(verdict.printed, verdict.unit))))
 
 
 def counts(verdicts: Sequence[Verdict]) -> str:

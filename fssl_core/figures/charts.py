@@ -384,6 +384,8 @@ def _write_means(
     x, y, hue = options["x"], options["y"], options["hue"]
     values = {cell: rows.to_numpy() for cell, rows in ours.groupby([x, hue])[y]}
     printed = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
+    column = _untrained(ours, y)
+    levels = {} if column is None else ours.groupby([x, hue])[column].mean().to_dict()
     text = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
     at_bottom = text | {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "zorder": 5}
     for cell in values | printed:
@@ -398,7 +400,7 @@ def _write_means(
         rim = style.rim(colour, 4)  # for a bar shorter than its number, and lines across it
         axes.annotate(written, (x_position, 0), color=style.text_on(colour), path_effects=rim, **at_bottom)
         if say_number:
-            top = np.nanmax([mean + std, *values[cell], printed.get(cell, np.nan)])
+            top = np.nanmax([mean + std, *values[cell], printed.get(cell, np.nan), levels.get(cell, np.nan)])
             number = {"color": style.MUTED, "fontsize": 6.5, "path_effects": style.rim(), "zorder": 4.5}
             axes.annotate(f"n={len(values[cell])}", (x_position, top), **number, **text)
             axes.margins(y=0.15)

@@ -154,8 +154,8 @@ def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
 
 
 def _method(name: str) -> str:
-    method, _, cut = name.rpartition("-")
     whole = name.partition(",")[0]
+    method, _, cut = whole.rpartition("-")
     shorter = (name, method if cut.isdigit() else name, whole, whole.partition("(")[0])
     return next((known for known in shorter if known in METHODS), whole)
 

@@ -89,7 +89,7 @@ def scatter(
     beside = runs["choice"].str.len().max() > 2
     most = len(xs) if len(xs) > 1 else 2 if len(groups) == 4 else 3
     fig, grid = style.panels(
-        len(xs) * len(groups), width=4.2, height=3.7, most=most, sharex="col" if len(xs) > 1 else True,
+        len(xs) * len(groups), width=4.2, height=3.7, most=most, sharex="col" if len(xs) > 1 else False,
         sharey="row" if len(xs) > 1 else True,
     )  # fmt: skip
     drawn = []
@@ -152,10 +152,10 @@ def _front(axes: Axes, points: pd.DataFrame, x: str, y: str, high: Collection[st
 def _point(axes: Axes, point: pd.Series, spread: pd.Series, look: MethodStyle, inside: str, zorder: int) -> None:
     across, up = (None if np.isnan(length) else length for length in spread)
     axes.errorbar(
-        *point, up, across, color=look.colour, marker=look.marker, markersize=13 if inside else 9, capsize=2,
-        markeredgecolor="white", markeredgewidth=0.6, elinewidth=1, zorder=zorder,
+        *point, up, across, color=look.colour, marker=look.marker, markersize=11 if inside else 8, capsize=2,
+        markeredgecolor="white", markeredgewidth=0.6, elinewidth=1, zorder=zorder, alpha=1 if inside else 0.8,
     )  # fmt: skip
-    text = {"ha": "center", "va": "center_baseline", "fontsize": 8, "color": "white", "fontweight": "bold"}
+    text = {"ha": "center", "va": "center_baseline", "fontsize": 7, "color": "white", "fontweight": "bold"}
     axes.text(*point, inside, zorder=zorder + 0.5, **text)
 
 

@@ -57,7 +57,8 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     Intervals are of 95 percent where no other level stands beside them: of several comparisons that decide together,
     each has a higher one.
     Each row has a scale of its own, on which the region's bound lies at 0 and what the claim wants to the right of it;
-    the numbers stand beside it. Claims without a number of ours are left out, and counted.
+    the numbers stand beside it, with the paper's where it is of the same quantity. Claims without a number of ours are
+    left out, and counted.
     """
     rows = [verdict for verdict in verdicts if verdict.estimate is not None and isfinite(verdict.estimate)]
     fig, (ax,) = style.panels(1, width=11.5, height=max(1.2, ROW * len(rows) + 0.5))
@@ -74,6 +75,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     keys |= {"printed in the paper": PRINTED_MARK, "as claimed": {"facecolor": CLAIMED}}
     left_out = len(verdicts) - len(rows)
     subtitle = f"each row on a scale of its own · {left_out} without a number of ours" if left_out else "own scales"
+    subtitle += " · grey beside 0: models not shown to have learned, or a part not run"
     spread = "lines: intervals over seeds, of 95 percent where no other level is given"
     return style.finish(fig, title, subtitle, spread, keys=keys, columns=7)
 
@@ -83,7 +85,8 @@ def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
     bound = low if isfinite(low) else high
     sign = 1.0 if isfinite(low) or not isfinite(high) else -1.0
     bound = bound if isfinite(bound) else verdict.estimate
-    bounds = [verdict.estimate, verdict.low, verdict.high, verdict.printed, low, high]
+    printed = None if verdict.printed_quantity else verdict.printed  # another quantity has no place on this scale
+    bounds = [verdict.estimate, verdict.low, verdict.high, printed, low, high]
     size = max((abs(value - bound) for value in bounds if value is not None and isfinite(value)), default=0.0) or 1.0
 
     def place(value: float) -> float:
@@ -96,9 +99,9 @@ def _draw_row(ax: Axes, number: int, verdict: Verdict) -> None:
         ax.plot([place(verdict.low), place(verdict.high)], [number, number], color=colour, linewidth=2)
     ax.plot(place(verdict.estimate), number, marker=MARKERS[verdict.evidence], color=colour, markersize=6)
     numbers = number_with_interval(verdict)
-    if verdict.printed is not None:
-        ax.plot(place(verdict.printed), number, zorder=1, **PRINTED_MARK)
-        numbers += f"; printed {shown(verdict.printed, verdict.unit)}"
+    if printed is not None:
+        ax.plot(place(printed), number, zorder=1, **PRINTED_MARK)
+        numbers += f"; printed {shown(printed, verdict.unit)}"
     if verdict.evidence == "trained":
         numbers += f" · {verdict.profile}"
     ax.text(EDGE + 0.03, number, numbers, va="center", fontsize=7.5, color=style.MUTED)

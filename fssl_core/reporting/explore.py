@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fssl_core.errors import FsslError
+from fssl_core.figures import client_costs
 from fssl_core.figures.style import MUTED, method_styles, use_style
 from fssl_core.papers import records
 from fssl_core.papers.names import MIB
@@ -27,7 +28,11 @@ PANELS = (  # column, title, unit, factor
     ("psnr", "what an attacker restores", "dB PSNR", 1),
     ("identifiability", "keys traced to their client", "%", 100),
 )
-PARTS = {"activation_bytes": "activations and gradients", "sync_bytes": "parameters"}
+PICKED = {"color": "#f0e442", "alpha": 0.5, "zorder": 0, "linewidth": 0}  # behind the cut whose values are written out
+PARTS = {  # column: name and look
+    "activation_bytes": ("activations and gradients", client_costs.PARTS["activations and gradients"]),
+    "sync_bytes": ("parameters", client_costs.PARTS["parameter synchronisation"]),
+}
 RULES = {"one-way": "one way", "two-way": "two ways", "two-way-momentum": "two ways, momentum models too"}
 
 
@@ -45,7 +50,7 @@ def profiles_of(artifact: str) -> list[str]:
 
 @cache
 def recorded(artifact: str, profile: str) -> pd.DataFrame:
-    """The numbers of a reference record, with its data and seeds in words as ``attrs["subtitle"]``.
+    """The numbers of a reference record, its profile and data in ``attrs["subtitle"]``, its seeds in ``attrs["seeds"]``.
 
     Raises:
         FsslError: nothing is recorded.
@@ -53,8 +58,8 @@ def recorded(artifact: str, profile: str) -> pd.DataFrame:
     """
     check_choice("profile", profile, profiles_of(artifact))
     about, frame = records.about_record(artifact, profile), records.recorded_results(artifact, profile)
-    seeds = f"seeds {records.seeds_in_words(about['seeds'])}" if about.get("seeds") else ""
-    frame.attrs["subtitle"] = " · ".join(filter(None, [f"profile {profile}", about.get("data", ""), seeds]))
+    frame.attrs["subtitle"] = " · ".join(filter(None, [f"profile {profile}", about.get("data", "")]))
+    frame.attrs["seeds"] = about.get("seeds", [])
     return frame
 
 
@@ -93,7 +98,7 @@ def one_cut(results: pd.DataFrame, cut_layer: int, method: str = BOTH, accuracy:
         axes.set_title(written, loc="left", y=1.02)  # where it goes takes as long to find as all lines to draw
         axes.set_ylim(0, 1.08 * values["value"].max())  # the same for every choice
         axes.locator_params(axis="y", nbins=5)
-        axes.axvspan(cut_layer - 0.3, cut_layer + 0.3, color="#f0e442", alpha=0.5, zorder=0, linewidth=0)
+        axes.axvspan(cut_layer - 0.3, cut_layer + 0.3, **PICKED)
         axes.set_xticks(sorted(set(values["cut_layer"])))
     for axes in figure.axes[2:]:
         axes.set_xlabel("cut layer (layers on the client)")
@@ -120,14 +125,15 @@ def traffic_by_cut(traffic: pd.DataFrame, network: str, rule: str, cut_layer: in
     check_choice("cut_layer", cut_layer, list(rows.index))
     figure = Figure(figsize=(8, 4))
     axes, below = figure.subplots(), np.zeros(len(rows))
-    for (column, name), colour in zip(PARTS.items(), ("#56b4e9", "#d55e00"), strict=True):
+    for column, (name, look) in PARTS.items():
         heights = rows[column].to_numpy() / MIB
-        bars = axes.bar(range(len(rows)), heights, bottom=below, color=colour, label=name)
-        bars[list(rows.index).index(cut_layer)].set(edgecolor="black", linewidth=2)
+        axes.bar(range(len(rows)), heights, bottom=below, edgecolor="white", label=name, **look)
         below = below + heights
+    picked = list(rows.index).index(cut_layer)
+    axes.axvspan(picked - 0.48, picked + 0.48, **PICKED)
     least = rows.index[below.argmin()]
-    parts = " + ".join(f"{rows.loc[cut_layer, column] / MIB:,.0f} MiB of {name}" for column, name in PARTS.items())
-    axes.set_title(f"cut {cut_layer}: {parts}; least at cut {least}", loc="left")
+    parts = [f"{rows.loc[cut_layer, column] / MIB:,.0f} MiB of {name}" for column, (name, _) in PARTS.items()]
+    axes.set_title(f"cut {cut_layer}: {' + '.join(parts)}; least at cut {least}", loc="left")
     axes.set_xticks(range(len(rows)), rows.index)
     axes.set_xlabel("cut layer (layers on the client)")
     axes.set_ylabel("MiB")
@@ -163,7 +169,9 @@ def momentum_distance(distances: pd.DataFrame, setting: str, first_step: int, me
     axes.set_ylim(0, 1.05 * distances.loc[distances["setting"] == setting, "misalignment"].max())
     axes.set_xlabel("training step")
     axes.set_ylabel("mean absolute difference of weights")
-    return _finish(figure, f"Online and momentum model: {setting}", distances, "thin lines: synchronisations")
+    rows.attrs["seeds"] = sorted({*rows["seed"]})  # some settings have fewer than the record
+    note = "lines: mean over seeds, thin lines: synchronisations"
+    return _finish(figure, f"Online and momentum model: {setting}", rows, note)
 
 
 def networks(traffic: pd.DataFrame) -> list[str]:
@@ -220,7 +228,9 @@ def _finish(figure: Figure, title: str, results: pd.DataFrame, note: str) -> Fig
     width, height = figure.get_size_inches()
     figure.subplots_adjust(0.8 / width, 0.85 / height, 1 - 0.2 / width, 1 - 0.95 / height, wspace=0.15, hspace=0.35)
     figure.text(0.01, 1 - 0.1 / height, title, fontsize=12, fontweight="bold", va="top")
-    subtitle = " · ".join(filter(None, [results.attrs.get("subtitle", ""), note]))
+    seeds = results.attrs.get("seeds")
+    told = [results.attrs.get("subtitle", ""), f"seeds {records.seeds_in_words(seeds)}" if seeds else "", note]
+    subtitle = " · ".join(filter(None, told))
     figure.text(0.01, 1 - 0.32 / height, subtitle, fontsize=9, color=MUTED, va="top")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="lower left", ncols=4)
     return figure

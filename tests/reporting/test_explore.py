@@ -34,7 +34,7 @@ def line(axes, name: str) -> dict[float, float]:
 
 def test_a_record_knows_its_profile_data_and_seeds(results):
     assert explore.profiles_of("monacosfl/beyond_tradeoff") == ["workstation", "laptop"]
-    assert results.attrs["subtitle"] == "profile laptop · scattered-digits · seeds 0, 1, 2"
+    assert results.attrs == {"subtitle": "profile laptop · scattered-digits", "seeds": [0, 1, 2]}
     with pytest.raises(SettingError, match="profile='paper' cannot be used"):
         explore.recorded("monacosfl/beyond_tradeoff", "paper")
 
