@@ -25,6 +25,7 @@ from fssl_core.claims.rules import (
     equivalent,
     every,
     fact,
+    level_in_words,
     ordered,
     share,
     unknown,
@@ -468,17 +469,15 @@ def layerwise_comparable(runs: Runs) -> Outcome:
 
 @trained("lwfedssl-table2-prog-better", "table2", by=["ssl_method"])
 def progressive_better(runs: Runs) -> Outcome:
-    datasets = [runs.on(name) for name in runs.rows["eval_dataset"].unique()]
-
-    def better(means: Cells) -> Outcome:
-        on_average = ahead(means, PROGRESSIVE, WHOLE, each=["ssl_method"])
-        if len(datasets) == 1:
-            return on_average
-        cells = [part.where(ssl_method=means.levels("ssl_method")) for part in datasets]
-        wins = [ahead(part, PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"]) for part in cells]
-        return every([on_average, share(wins, 0.75)])
-
-    return with_each(runs.mean(), "ssl_method", SSL, better)
+    """In most cases: on more than half of the data sets with the three SSL methods."""
+    cases = product([runs.on(name) for name in runs.rows["eval_dataset"].unique()], SSL)
+    wins = [
+        ahead(part.where(ssl_method=ssl), PROGRESSIVE, WHOLE, each=["ssl_method", "eval_dataset"])
+        if ssl in part.levels("ssl_method")
+        else unknown(level_in_words("ssl_method", ssl))
+        for part, ssl in cases
+    ]
+    return share(wins, 0.51)
 
 
 @trained("lwfedssl-table2-pretraining-helps", "table2", by=["ssl_method"], failing=["Scratch"])

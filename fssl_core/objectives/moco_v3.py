@@ -9,7 +9,8 @@ and shift. The predictor ends without one, as there for ResNets and as the traff
 vision transformers that code normalises it, too.
 
 Differs from LW-FedSSL: its Eq. 2 lacks the factor ``2 tau`` of MoCo-v3's Algorithm 1, which takes the temperature out
-of the gradients' scale. AdamW, which LW-FedSSL trains with, does the same to either; SGD does not.
+of the gradients' scale. AdamW, which LW-FedSSL trains with, does the same to either; SGD does not. What is added to the
+loss (``proximal``, ``representation_alignment``) weighs ``1 / (2 tau)`` times as much beside it, ten times at 0.05.
 """
 
 from dataclasses import dataclass

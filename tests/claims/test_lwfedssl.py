@@ -76,8 +76,7 @@ def test_runs_like_the_papers_reproduce_a_claim(name):
     [
         ("table2-lw-comparable", "method == 'LW-FedSSL' and eval_dataset == 'CIFAR-10' and ssl_method == 'BYOL'", 81.0),
         ("table2-lw-comparable", "method == 'LW-FedSSL' and ssl_method == 'SimCLR'", 64.0),
-        ("table2-prog-better", "method == 'Prog-FedSSL' and eval_dataset == 'CIFAR-10'", 83.0),
-        ("table2-prog-better", "method == 'Prog-FedSSL' and ssl_method == 'BYOL'", 60.0),
+        ("table2-prog-better", "method == 'Prog-FedSSL' and ssl_method != 'SimCLR'", 30.0),
         ("table2-pretraining-helps", "method == 'FedEMA' and eval_dataset == 'CIFAR-10'", 81.0),
         ("table2-centralized-upper", "method == 'FedU' and eval_dataset == 'Caltech-101'", 75.0),
         ("table2-centralized-upper", "method == 'SimCLR' and eval_dataset == 'CIFAR-10'", 88.2),
@@ -104,6 +103,13 @@ def test_runs_like_the_papers_reproduce_a_claim(name):
 def test_another_accuracy_contradicts_a_claim(name, cell, points):
     runs = with_seeds(edited(papers(name), cell, "accuracy", points / 100))
     assert ours(name, runs, "paper") == "contradicted"
+
+
+def test_most_cases_are_more_than_half():
+    behind = "method == 'Prog-FedSSL' and ssl_method == 'BYOL' and eval_dataset in ['CIFAR-10', 'CIFAR-100']"
+    runs = with_seeds(edited(papers("table2-prog-better"), behind, "accuracy", 0.3))
+    assert ours("table2-prog-better", runs, "paper") == "reproduced"
+    assert ours("table2-prog-better", runs[runs["ssl_method"] == "BYOL"], "paper") == "inconclusive"
 
 
 @pytest.mark.parametrize("name", TABLES)
