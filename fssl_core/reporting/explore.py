@@ -50,7 +50,7 @@ def profiles_of(artifact: str) -> list[str]:
 
 @cache
 def recorded(artifact: str, profile: str) -> pd.DataFrame:
-    """The numbers of a reference record, its profile and data in ``attrs["subtitle"]``, its seeds in ``attrs["seeds"]``.
+    """The numbers of a reference record; ``attrs`` has profile and data in words as ``subtitle``, and its ``seeds``.
 
     Raises:
         FsslError: nothing is recorded.
