@@ -273,6 +273,15 @@ def is_own(registered: Any) -> bool:
     return not getattr(registered, "func", registered).__module__.startswith("fssl_core.")
 
 
+def check_own_name(settings: Settings) -> None:
+    """Raise :class:`SettingError` unless ``name``, which keys hold, is the default of the class and of no base."""
+    kind = type(settings)
+    own = kind.__dataclass_fields__["name"].default
+    check_choice("name", settings.name, [own])
+    if is_own(kind) and any(getattr(base, "name", None) == own for base in kind.__mro__[1:]):
+        raise SettingError("name", own, f"another one, which {kind.__name__} has to give itself: name: str = ...")
+
+
 def check_choice(name: str, value: object, allowed: Collection) -> None:
     """Raise :class:`SettingError` unless ``value`` is one of ``allowed``."""
     try:

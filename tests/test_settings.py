@@ -12,6 +12,7 @@ import torch
 from fssl_core.errors import SettingError
 from fssl_core.evaluation.landscape_runs import LandscapeSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
+from fssl_core.federation.client_updates import ClientUpdate, FedEMA
 from fssl_core.objectives import BYOL, SimCLR
 from fssl_core.settings import Count, DataName, Range, Settings, Share, check_choice, check_range, check_types
 from fssl_core.training.averaging import AveragingSettings
@@ -204,3 +205,15 @@ def test_the_metadata_of_an_annotation_is_a_range():
 
     with pytest.raises(SettingError, match=r"half=0.6 .*a number from 0 to 0\.5"):
         Half(half=0.6)
+
+
+def test_an_own_objective_or_client_update_has_a_name_of_its_own():
+    """Its settings say no more of it: by the name of its base it would be taken for that."""
+    for base in (SimCLR, FedEMA, ClientUpdate):
+        named, unnamed = (
+            dataclass(frozen=True, kw_only=True)(type("Mine", (base,), {"__module__": "mine", **names}))
+            for names in ({"__annotations__": {"name": str}, "name": "mine"}, {})
+        )
+        assert named().name == "mine"
+        with pytest.raises(SettingError, match="another one, which Mine has to give itself"):
+            unnamed()

@@ -542,9 +542,9 @@ def _changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
 
 
 def _other_code(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Names under which something of a user's own is registered that has changed since."""
+    """Names under which something of a user's own is registered that has changed since, or on one side only."""
     then, now = stored.get("code", {}), asked.get("code", {})
-    return [name for name in now if name in then and then[name] != now[name]]
+    return [name for name in {**then, **now} if then.get(name) != now.get(name)]
 
 
 def _version(settings: Settings) -> int | str:

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from fssl_core.federation.aggregation import Layers
 from fssl_core.federation.clients import ClientMatrix
-from fssl_core.settings import NonNegative, Settings, Share, added, check_choice
+from fssl_core.settings import NonNegative, Settings, Share, added, check_choice, check_own_name
 
 DIVERGENCES = ("drift", "distance")
 
@@ -65,7 +65,7 @@ class ClientUpdate(Settings):
     name: str = "replace"
 
     def check(self) -> None:
-        check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
+        check_own_name(self)
 
     @property
     def keeps(self) -> bool:

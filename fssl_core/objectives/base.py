@@ -26,7 +26,7 @@ from fssl_core.errors import DataError, SettingError
 from fssl_core.federation.clients import ClientMatrix
 from fssl_core.models import Backbone, GlobalPool, needs_pairs, uses_batch_statistics
 from fssl_core.models.heads import MLP, OUTPUT_NORMS
-from fssl_core.settings import Count, Settings, Share, check_choice
+from fssl_core.settings import Count, Settings, Share, check_choice, check_own_name
 
 
 def classify(logits: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ class Objective(Settings, ABC):
     ema_decay: Share = 0.99
 
     def check(self) -> None:
-        check_choice("name", self.name, [type(self).__dataclass_fields__["name"].default])
+        check_own_name(self)
         for head, instead in self.replaced.items():
             if getattr(self, head):
                 raise SettingError(head, getattr(self, head), f"(): {instead}")

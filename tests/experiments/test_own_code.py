@@ -196,6 +196,17 @@ def test_a_changed_rule_is_computed_again_and_an_unchanged_one_is_not(tmp_path, 
     assert "was computed with other code of 'own'; starting again." in capsys.readouterr().err
 
 
+def test_what_replaces_something_of_the_kit_never_shares_its_stored_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
+    settings = SIMCLR.changed(rounds=1, probe_epochs=0)
+    assert run(settings, progress=False).finished
+    with monkeypatch.context() as replaced:
+        replaced.setitem(RULES, "fedavg", lambda this: this.cosines * 0 + 0.5 / this.clients)
+        assert not Run(settings).finished
+        assert run(settings, progress=False).finished
+    assert not Run(settings).finished
+
+
 SIMCLR = averaging_settings("smoke", objective="simclr")
 SETTINGS = """
 from dataclasses import dataclass
@@ -213,6 +224,8 @@ class Update(ClientUpdate):
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(SimCLR):
+    name: str = "mine"
+
     def scale(self):
         return Learner.factor
 
