@@ -7,10 +7,12 @@ of one's own has a ``version`` instead, and so may have a class of settings with
 """
 
 import ast
+import dis
 import functools
 import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from textwrap import dedent
 from types import CodeType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
@@ -91,10 +93,9 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
     yield _text(own)
     for function in _functions(own):
         inside = inspect.getclosurevars(function)
-        names = {name for code in _codes(function.__code__) for name in code.co_names}
+        codes = [*_codes(function.__code__)]
+        names = {name for code in codes for name in code.co_names} - {name for code in codes for name in _filled(code)}
         outside = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
-        if names & FILLS:
-            outside = {name: value for name, value in outside.items() if not isinstance(value, list | dict | set)}
         defaults = dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
         yield from _values(dict(inside.nonlocals) | outside | defaults, own.__module__, seen)
     for base in getattr(own, "__bases__", ()):
@@ -153,6 +154,13 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _codes(constant)
+
+
+def _filled(code: CodeType) -> Iterator[str]:
+    """Names of its module on which a function calls a method that fills: ``LOG.append(...)``."""
+    for loaded, then in pairwise(dis.get_instructions(code)):
+        if loaded.opname == "LOAD_GLOBAL" and then.argval in FILLS:
+            yield loaded.argval
 
 
 def _text(own: Any) -> str:

@@ -333,6 +333,18 @@ def rule(this):
     assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
 
 
+def test_a_rule_that_fills_one_list_is_seen_with_the_values_of_others(tmp_path, monkeypatch):
+    text = """
+LENGTH = {'all': 1.0}
+def rule(this):
+    rows = []
+    rows.append(this.cosines * LENGTH['all'])
+    return rows[0]
+"""
+    before, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text.replace("1.0", "0.5")))
+    assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
+
+
 def test_a_log_that_a_rule_fills_is_no_change_of_it(tmp_path, monkeypatch):
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
     text = "LOG = []\ndef rule(this):\n    LOG.append(len(LOG))\n    return this.cosines * 0 + 1 / this.clients\n"
