@@ -91,6 +91,9 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         return
     seen.add(id(own))
     yield _text(own)
+    if isinstance(own, type):
+        constants = {name: value for name, value in vars(own).items() if _is_plain(value) and not name.startswith("__")}
+        yield from _values(constants, own.__module__, seen)
     for function in _functions(own):
         inside = inspect.getclosurevars(function)
         codes = [*_codes(function.__code__)]
@@ -156,6 +159,19 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
+@functools.cache
+def _codes_of_file(text: str) -> frozenset[CodeType]:
+    try:
+        return frozenset(_codes(compile(text, "", "exec", dont_inherit=True)))
+    except SyntaxError:
+        return frozenset()
+
+
+def _is_written_here(function: Any) -> bool:
+    """Whether its module is that of its code, and not by ``functools.wraps`` that of a function inside it."""
+    return getattr(function, "__globals__", {}).get("__name__") == function.__module__
+
+
 def _filled(code: CodeType) -> Iterator[str]:
     """Names of its module on which a function calls a method that fills: ``LOG.append(...)``."""
     for loaded, then in pairwise(dis.get_instructions(code)):
@@ -164,12 +180,17 @@ def _filled(code: CodeType) -> Iterator[str]:
 
 
 def _text(own: Any) -> str:
-    """As it is written, without comments and layout; of what nobody wrote into a file or a cell, its compiled form."""
+    """As it is written, without comments and layout.
+
+    Its compiled form, where nobody wrote it into a file or a cell, or the file was edited since it was loaded.
+    """
     if own.__name__ == "<lambda>":  # what is found of its text may end in the middle
         return _compiled(own)
     try:
-        text = dedent(inspect.getsource(own))
+        text, file = dedent(inspect.getsource(own)), "".join(inspect.findsource(own)[0])
     except (OSError, TypeError):
+        return _compiled(own)
+    if not all(function.__code__ in _codes_of_file(file) for function in _functions(own) if _is_written_here(function)):
         return _compiled(own)
     try:
         return ast.unparse(ast.parse(text))
@@ -178,10 +199,8 @@ def _text(own: Any) -> str:
 
 
 def _compiled(own: Any) -> str:
-    """What the interpreter has of a function, or of a class with its constants."""
+    """What the interpreter has of a function, or of the methods of a class."""
     written = [own.__qualname__]
-    if isinstance(own, type):
-        written += [pair for pair in vars(own).items() if _is_plain(pair[1]) and not pair[0].startswith("__")]
     for function in _functions(own):
         for code in _codes(function.__code__):
             written += [code.co_code.hex(), code.co_names, [*filter(_is_plain, code.co_consts)]]

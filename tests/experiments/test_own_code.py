@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -145,6 +146,23 @@ def test_a_lambda_is_seen_to_its_end(make, tmp_path, monkeypatch):
     before, same, after = (make(one, tmp_path, monkeypatch) for one in (text, text, text.replace("** 1)", "** 2)")))
     found = [digest(monkeypatch, one.rule) for one in (before, same, after)]
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "old", "new"),
+    [
+        (RULE, "rule", "** POWER", "* POWER"),
+        (RULE, "rule", "clamp(min", "clamp(max"),
+        (NETWORK, "Network", "slope = 0.1", "slope = 0.2"),
+        (NETWORK, "Network", "2 * self", "3 * self"),
+    ],
+)
+def test_a_file_that_was_edited_since_says_nothing_of_the_code_that_runs(text, name, old, new, tmp_path, monkeypatch):
+    running = module_of(text, tmp_path, monkeypatch)
+    Path(running.__file__).write_text(text.replace(old, new))
+    anew = module_of(text.replace(old, new), tmp_path, monkeypatch)
+    found = {digest(monkeypatch, getattr(module, name), ARCHITECTURES, "architecture") for module in (running, anew)}
+    assert len(found) == 2
 
 
 def test_what_begins_left_of_its_indentation_is_seen(tmp_path, monkeypatch):
