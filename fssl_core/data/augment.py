@@ -333,7 +333,7 @@ AUGMENTATIONS = {
     ),
     "none": Augmentation(),
 }  # fmt: skip
-OF_THE_KIT = frozenset(AUGMENTATIONS)  # a preset under another name is a user's own
+OF_THE_KIT = dict(AUGMENTATIONS)  # any other preset is a user's own, under whatever name
 
 
 def augmentation(preset: str, size: int) -> Augmentation:

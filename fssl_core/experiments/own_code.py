@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fssl_core.data.augment import AUGMENTATIONS, OF_THE_KIT
+from fssl_core.data.augment import AUGMENTATIONS, OF_THE_KIT, second_view
 from fssl_core.federation.aggregation import COORDINATE_RULES, ROBUST_RULES, RULES
 from fssl_core.federation.faults import FAULTS
 from fssl_core.models import ARCHITECTURES
@@ -60,8 +60,9 @@ def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
             if is_own(own):
                 yield name, own
     augmentation = getattr(settings, "augmentation", None)
-    if augmentation in AUGMENTATIONS and augmentation not in OF_THE_KIT:
-        yield augmentation, AUGMENTATIONS[augmentation]
+    for preset in {augmentation, second_view(augmentation)} & AUGMENTATIONS.keys():
+        if AUGMENTATIONS[preset] != OF_THE_KIT.get(preset):
+            yield preset, AUGMENTATIONS[preset]
 
 
 def with_nested(settings: Settings) -> Iterator[Settings]:

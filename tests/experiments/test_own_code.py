@@ -295,6 +295,17 @@ def test_an_own_augmentation_has_its_values(monkeypatch):
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.parametrize(("preset", "replaced"), [("mine", "mine-second"), ("byol", "byol-second"), ("byol", "byol")])
+def test_an_own_second_view_and_a_preset_of_the_kit_that_is_replaced_are_seen(preset, replaced, monkeypatch):
+    monkeypatch.setitem(AUGMENTATIONS, "mine", AUGMENTATIONS["digits"].changed(flip=0.5))
+    settings = SIMCLR.changed(augmentation=preset)
+    found = [own_code.digests(settings)]
+    for blur in (0.2, 0.3):
+        monkeypatch.setitem(AUGMENTATIONS, replaced, AUGMENTATIONS["digits"].changed(blur=blur, flip=0.1))
+        found.append(own_code.digests(settings))
+    assert found[0].get(replaced) != found[1][replaced] != found[2][replaced]
+
+
 def test_what_a_rule_has_computed_of_its_own_values_is_no_change_of_it(tmp_path, monkeypatch):
     text = """
 from functools import cached_property
