@@ -207,7 +207,9 @@ def views_of(objective: Objective) -> tuple[int, int]:
         return 1, 0
     if objective.name == "moco-v2":
         return (2, 2) if objective.symmetric else (1, 1)
-    return 2, (1 if objective.name == "orchestra" else 2) * objective.has_target
+    if objective.name == "orchestra":  # of its three views, the target sees one and the model one, and a rotated one
+        return 2, 1
+    return objective.views, objective.views * objective.has_target
 
 
 def _averaging(settings: AveragingSettings, data: Dataset) -> ClientLoad:

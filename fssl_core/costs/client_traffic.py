@@ -1,7 +1,7 @@
 """What a client sends and receives in a whole training, in bytes, counted before anything is trained.
 
-It is what the run's own ledger has of the mean client. Of FedCA and Orchestra the models alone are counted, and not the
-dictionaries and centroids that clients exchange beside them.
+It is what the run's own ledger has of the mean client. Of FedCA, Orchestra and an own objective with ``shares`` the
+models alone are counted, and not what clients exchange beside them, such as dictionaries and centroids.
 """
 
 from fssl_core.costs.client_load import ALONE

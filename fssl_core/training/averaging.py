@@ -430,7 +430,7 @@ class AveragingTrainer(RoundTrainer):
         elif s.views == 2 and self.augment_second == self.augment:  # both in one call
             views = self.augment.two_views(images[None], draws[None])[0]
         else:
-            presets = [self.augment, self.augment_second, self.augment][: s.views]
+            presets = [(self.augment, self.augment_second)[view % 2] for view in range(s.views)]
             views = torch.stack([preset(images, draws[:, view]) for view, preset in enumerate(presets)])
         return self.data.normalise(views, s.dtype)
 

@@ -1,5 +1,8 @@
 """A client's computation by hand and in closed form, its memory against real steps of the engines."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -172,6 +175,19 @@ def test_averaging_is_layerwise_training_in_one_stage(objective):
     parts = ("model_bytes", "gradient_bytes", "optimiser_bytes", "momentum_model_bytes")
     assert [getattr(one.memory, part) for part in parts] == [getattr(other.memory, part) for part in parts]
     assert 0.9 < one.memory.saved_bytes / other.memory.saved_bytes <= 1  # what the loss itself keeps is left out
+
+
+@pytest.mark.parametrize(("base", "values"), [(SimCLR, {}), (BYOL, {"predictor": (16, 8)})])
+def test_an_own_objective_is_counted_with_its_number_of_views(base, values):
+    @dataclass(frozen=True, kw_only=True)
+    class Mine(base):
+        name: str = "mine"
+        views: ClassVar[int] = 4
+
+    (two,), (four,) = (
+        client_load(alike_averaging(objective=kind(**SMALL, **values)), DATA).stages for kind in (base, Mine)
+    )
+    assert four.image_macs == 2 * two.image_macs
 
 
 @pytest.mark.parametrize(

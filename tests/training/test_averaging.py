@@ -1,7 +1,7 @@
 import copy
 import math
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from fssl_core.errors import NonFiniteLossError, SettingError
-from fssl_core.objectives import BYOL, MoCoV2, Supervised
+from fssl_core.objectives import BYOL, MoCoV2, SimSiam, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.settings import RoundSettings
 from fssl_core.training.split_mix import SplitMixSettings
@@ -250,6 +250,20 @@ def test_a_copied_target_starts_each_round_as_the_global_model():
     for name, block in trainer.target.parameter_blocks.items():
         assert torch.equal(block[0], parameters[name])  # with a decay of 1 it does not move during the round
     assert trainer.targets is None
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_an_own_objective_gets_as_many_views_as_it_asks_for(count):
+    @dataclass(frozen=True, kw_only=True)
+    class Mine(SimSiam):
+        name: str = "mine"
+        views: ClassVar[int] = count
+
+    trainer = AveragingTrainer(tiny(objective=Mine(projector=(8,), predictor=()), augmentation="byol"), tiny_data())
+    rows, draws = trainer.batches(0, 0)[0]
+    views = trainer.views(rows, draws)
+    assert len(views) == count
+    assert len({view.sum().item() for view in views}) == count  # each of its own draw
 
 
 def test_a_kept_velocity_changes_the_second_round_only():
