@@ -47,7 +47,7 @@ class Augmentation(Settings):
     """Settings of a random view; the defaults only resize.
 
     Args:
-        size: side of the view in pixels.
+        size: side of the view in pixels; the engines set it to that of the images.
         crop_scale: share of the image's area that a crop covers, smallest and largest, in (0, 1].
         crop_ratio: width / height of a crop, smallest and largest.
         flip: probability of a horizontal flip.
