@@ -249,7 +249,7 @@ def read_medmnist(path: Path, train: str = "train") -> Parts:
     with damaged(path):
         train_images, train_labels, test_images, test_labels, all_labels = _read_npz(path, names)
     for images in (train_images, test_images):
-        if images.dtype != np.uint8 or images.ndim not in (3, 4):
+        if images.dtype != np.uint8 or images.ndim not in (3, 4) or images.shape[1] != images.shape[2]:
             raise DataError(f"{path} has images of {images.dtype} and shape {[*images.shape]}; {MEDMNIST_FORM}.")
     if train_labels.ndim != 2:
         raise DataError(f"{path} has labels of shape {[*train_labels.shape]}; {MEDMNIST_FORM}, a class for each image.")

@@ -240,6 +240,7 @@ def test_a_medmnist_file_without_validation_images_is_named(root):
         (np.zeros((4, 28, 28), np.float32), "train_images of float32"),
         (np.zeros((4, 28, 28), np.int64), r"images of int64 and shape \[4, 28, 28\]"),
         (np.zeros((4, 784), np.uint8), r"images of uint8 and shape \[4, 784\]"),
+        (np.zeros((4, 28, 24), np.uint8), r"images of uint8 and shape \[4, 28, 24\]"),
     ],
 )
 def test_medmnist_with_images_of_another_form_is_not_called_damaged(root, images, told):
