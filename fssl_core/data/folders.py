@@ -245,7 +245,13 @@ def _decode(folder: Path, paths: Sequence[Path], image_size: int) -> Tensor:
 
 
 def _decode_all(paths: Sequence[Path], image_size: int) -> Tensor:
-    images = torch.empty(len(paths), 3, image_size, image_size, dtype=torch.uint8)
+    try:
+        images = torch.empty(len(paths), 3, image_size, image_size, dtype=torch.uint8)
+    except RuntimeError as error:
+        raise DataError(
+            f"{len(paths):,} images of {image_size} pixels need {len(paths) * 3 * image_size**2:,} bytes, more memory "
+            "than there is: choose a smaller image_size or fewer files."
+        ) from error
     one_at_a_time = threading.Lock()
 
     def decode(start: int) -> None:

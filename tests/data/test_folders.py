@@ -238,6 +238,11 @@ def test_a_damaged_table_of_tiny_imagenet_is_refused(root, line, said):
         load_dataset("tiny-imagenet-200")
 
 
+def test_a_set_larger_than_memory_is_told_with_its_bytes():
+    with pytest.raises(DataError, match="10 images of 10000000 pixels need 3,000,000,000,000,000 bytes"):
+        folders._decode_all(["a.png"] * 10, 10**7)
+
+
 def test_files_that_were_written_again_with_their_old_times_are_decoded_again(tmp_path, monkeypatch):
     monkeypatch.setattr(folders, "KEPT_FROM", 2)
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "runs"))
