@@ -196,7 +196,7 @@ class SplitTrainer(Trainer):
     # ---------------------------------------------------------------- one epoch
 
     def advance(self) -> None:
-        """Every sampled client passes once over its images; then the epoch is evaluated."""
+        """As many steps of every sampled client as the smallest of all can make; then the epoch is evaluated."""
         s = self.settings
         order, draws = self.start_epoch()
         losses, accuracies, self._step_rows = [], [], []
@@ -307,10 +307,11 @@ class SplitTrainer(Trainer):
     def _identifiability(self) -> tuple[float, float]:
         """Does a momentum key give away its client, through the clients' own models and through a common one?"""
         clients = self.clients
-        if len(clients.sampled) == 1:
+        images = clients.some_images()
+        if min(images.shape[:2]) == 1:  # one client, or one image of each, says nothing
             return math.nan, math.nan
         return own_and_common_identifiability(
-            clients.active_momentum, clients.momentum_forward, self.server.momentum_model, clients.some_images()
+            clients.active_momentum, clients.momentum_forward, self.server.momentum_model, images
         )
 
     # ---------------------------------------------------------------- evaluation

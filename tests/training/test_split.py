@@ -293,6 +293,12 @@ def test_a_single_client_trains_and_cannot_be_told_from_others():
     assert math.isfinite(trainer.metrics[-1]["loss"])
 
 
+def test_clients_of_one_image_train_and_cannot_be_told_apart():
+    trainer = trained(tiny(clients=48, client_batch=1), epochs=1)
+    assert math.isnan(trainer.metrics[-1]["identifiability"])
+    assert math.isfinite(trainer.metrics[-1]["loss"])
+
+
 def test_the_global_model_is_a_copy():
     trainer = trained(tiny(), epochs=1)
     before = trainer.server.online.weights.clone()
