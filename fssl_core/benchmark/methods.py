@@ -13,11 +13,11 @@ client, split ones a batch of all.
 A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``docs/how_to.md``.
 """
 
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -274,10 +274,12 @@ def add_methods(path: str | Path) -> dict[str, Method]:
         raise FsslError(f"There is no file {path}: give the Python file that adds your method to METHODS.")
     before = dict(METHODS)
     _become(_BUILT_IN)  # what the file adds is told from these, whatever was added before
-    folder = str(Path(path).absolute().parent)
+    whole = Path(path).absolute()
+    own = sys.modules[f"<{whole}>"] = ModuleType(f"<{whole}>")  # it stays: annotations are looked up there
+    own.__file__, folder = str(whole), str(whole.parent)
     sys.path.insert(0, folder)  # as `python FILE` has it: the file may import what is beside it
     try:
-        runpy.run_path(str(path))
+        exec(compile(whole.read_bytes(), own.__file__, "exec", dont_inherit=True), vars(own))
         added = _added(path)
     except BaseException:
         _become(before)

@@ -248,6 +248,24 @@ def test_a_method_of_your_own_is_a_row(registries, tmp_path):
     assert images_seen(settings, settings.load_data()) == 4 * 100
 
 
+def test_a_file_may_postpone_its_annotations(registries, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from fssl_core.benchmark.methods import METHODS, Method\n"
+        "from fssl_core.objectives import SimCLR\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Mine(SimCLR):\n"
+        "    name: str = 'mine'\n"
+        "    least: Least = 1\n"
+        "Least = int\n"
+        "METHODS['mine'] = Method(lambda p: [s.changed(objective=Mine()) for s in METHODS['FedSimCLR'].trainings(p)])\n"
+    )
+    (settings,) = add_methods(path)["mine"].trainings(SMOKE)
+    assert settings.objective.least == 1
+
+
 def test_rows_are_those_that_are_named_and_a_method_of_this_project_keeps_its_name(registries, tmp_path):
     assert [*methods_of(["MOON", "FedU"])] == ["MOON", "FedU"]
     assert methods_of() == METHODS
