@@ -53,7 +53,7 @@ from fssl_core.models import Backbone
 from fssl_core.models.cutting import normalises_single_values
 from fssl_core.objectives import MoCoV2, Objective, SelfSupervisedModel
 from fssl_core.random import generator
-from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range
+from fssl_core.settings import NonNegative, Range, Whole, added, check_choice, check_range, is_own
 from fssl_core.training.settings import SELECTIONS, RoundSettings
 from fssl_core.training.trainer import RoundTrainer
 
@@ -141,6 +141,8 @@ class AveragingSettings(RoundSettings):
         check_choice("target_at_start", self.target_at_start, TARGETS)
         check_choice("selection", self.selection, SELECTIONS)
         check_range("batch", self.batch, self.objective.smallest_batch)
+        if is_own(type(self).local_optimizer):  # which may remember more than the velocity, of all clients in turn
+            check_choice("keep_velocity", self.keep_velocity, [False])
         if self.probe_every and not self.probe_epochs:
             raise SettingError("probe_every", self.probe_every, "0 where probe_epochs is 0")
         if self.aggregation in MORE_THAN_TWICE:

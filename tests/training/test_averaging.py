@@ -266,6 +266,17 @@ def test_an_own_objective_gets_as_many_views_as_it_asks_for(count):
     assert len({view.sum().item() for view in views}) == count  # each of its own draw
 
 
+def test_an_own_optimiser_keeps_no_velocity():
+    class Adam(AveragingSettings):
+        def local_optimizer(self, worker, velocity):
+            return torch.optim.Adam([worker.weights])
+
+    values = {field.name: getattr(tiny(), field.name) for field in fields(tiny())}
+    assert not Adam(**values).keep_velocity
+    with pytest.raises(SettingError, match=r"keep_velocity=True .*False"):
+        Adam(**values | {"keep_velocity": True})
+
+
 def test_a_kept_velocity_changes_the_second_round_only():
     fresh, kept = (trained(tiny(keep_velocity=keep)) for keep in (False, True))
     assert fresh.metrics[0] == kept.metrics[0]
