@@ -64,6 +64,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(by_hand)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """What tests write need not outlive a power failure, and a slow disk takes 10 ms a file to promise that it does.
+
+    In this process; those that tests start wait, as users' do. A test of what the disk answers patches it once more.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def warm_environment() -> Iterator[dict[str, str]]:
     """An environment in which processes and kernels are forked, where the system can."""
