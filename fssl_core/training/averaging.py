@@ -16,7 +16,6 @@ client.
 Clients train one after the other: with local batches of ordinary size, running them in one call does not pay.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -641,7 +640,7 @@ class AveragingTrainer(RoundTrainer):
             self.layer_rows.append({"round": self.finished + 1, "layer": name, "norm": norm, "cosine": cosine})
 
     def global_model(self) -> SelfSupervisedModel:
-        return copy.deepcopy(self.shared.row_module(0))
+        return self.shared.row_copy(0)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """In addition ``layers``: by round and layer, norm of the global model and mean cosine of the clients to it."""

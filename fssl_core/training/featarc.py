@@ -27,7 +27,6 @@ those of the last time, made by an older global model. With a weight of 0 and on
 A client of a group receives two models in a round: its group's and the global one.
 """
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -128,7 +127,7 @@ class FeatArcTrainer(AveragingTrainer):
         if (group := self.group_of(client)) is not None:
             self.worker.take(self.group_models, [group])
         if self.settings.alignment:
-            self._global_encoder = copy.deepcopy(self.shared.row_module(0).encoder)  # its statistics will move
+            self._global_encoder = self.shared.row_copy(0).encoder  # its statistics will move
 
     def loss(self, inputs: Tensor, *labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         s = self.settings

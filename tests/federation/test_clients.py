@@ -103,6 +103,20 @@ def test_take_and_put_move_rows():
     assert all(torch.equal(source.state_dict(3)[name], value) for name, value in others.items())
 
 
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_a_copy_of_a_row_is_equal_and_keeps_its_values(norm):
+    matrix = randomised(ClientMatrix(client_model(norm), 3))
+    module, expected = matrix.row_copy(1).train(), matrix.state_dict(1)
+    matrix.zero_()
+    assert all(torch.equal(value, expected[name]) for name, value in module.state_dict().items())
+    before = {name: block.clone() for name, block in matrix.blocks.items()}
+    module(images(1, 4)[0])
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(1)
+    assert all(torch.equal(block, before[name]) for name, block in matrix.blocks.items())
+
+
 def test_all_rows_come_back():
     first, second = randomised(ClientMatrix(client_model("batch"), 3)), ClientMatrix(client_model("batch"), 3)
     first.blocks["stem.1.running_mean"].fill_(2.0)
