@@ -181,7 +181,7 @@ def _executed(notebook: NotebookNode) -> str:
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             # The kernel ends, too, which is ours and not the client's. What it logs of itself is no news of a notebook.
-            runner.run(client.async_execute(cleanup_kc=True, stderr=subprocess.DEVNULL))
+            runner.run(client.async_execute(cleanup_kc=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     except (Exception, asyncio.CancelledError) as error:  # the kernel died, or did not start
         if loop.interrupted:
             raise KeyboardInterrupt from error

@@ -164,7 +164,7 @@ def start(
         arguments: ``-m``, a module, and what the module is given.
         environment: of the process; :data:`VARIABLE` in it says where the server is.
         folder: the working directory; default: that of this process.
-        stdout: an open file; default: that of this process.
+        stdout: an open file, or :data:`subprocess.DEVNULL`; default: that of this process.
         stderr: likewise.
     """
     return fork(arguments, environment, folder=folder, stdout=stdout, stderr=stderr) or subprocess.Popen(
@@ -183,11 +183,13 @@ def fork(arguments, environment, *, folder=None, stdout=None, stderr=None) -> Fo
         return None
     request = {"arguments": [*arguments[1:]], "environment": dict(environment), "folder": str(folder or Path.cwd())}
     body = json.dumps(request).encode()
-    files = [1 if stdout is None else _number(stdout), 2 if stderr is None else _number(stderr)]
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(environment[VARIABLE])
-        socket.send_fds(connection, [len(body).to_bytes(8)], files)
+        with open(os.devnull, "wb") as nowhere:
+            given = ((stdout, 1), (stderr, 2))
+            files = [default if file is None else _number(file, nowhere) for file, default in given]
+            socket.send_fds(connection, [len(body).to_bytes(8)], files)
         connection.sendall(body)
         pid = _receive_number(connection)
     except OSError:  # the server has ended
@@ -198,7 +200,9 @@ def fork(arguments, environment, *, folder=None, stdout=None, stderr=None) -> Fo
     return None
 
 
-def _number(file: Any) -> int:
+def _number(file: Any, nowhere: Any) -> int:
+    if file == subprocess.DEVNULL:
+        return nowhere.fileno()
     return file if isinstance(file, int) else file.fileno()
 
 

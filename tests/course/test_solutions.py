@@ -38,7 +38,7 @@ def test_answers_and_notebooks_go_together():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # told of by the libraries that start kernels
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_a_notebook_with_all_right_answers_passes_all_its_checks(module, tmp_path):
+def test_a_notebook_with_all_right_answers_passes_all_its_checks(warm_environment, module, tmp_path):
     """Filled in as a student does, executed and read as a lecturer does."""
     imports, answers = read(module)
     notebook = nbformat.read(module, as_version=4)

@@ -70,6 +70,14 @@ def test_a_forked_process_is_like_a_started_one(warm_environment, run, tmp_path)
     assert (forked["main"], forked["arguments"], forked["folder"]) == ("__main__", ["a", "--b"], str(tmp_path))
 
 
+def test_what_a_forked_process_writes_to_nowhere_is_not_seen(warm_environment, tmp_path, capfd):
+    (tmp_path / "said.py").write_text("import sys; print(1, file=sys.stderr); print(2)")
+    for nowhere in ({"stdout": subprocess.DEVNULL}, {"stderr": subprocess.DEVNULL}):
+        process = start(["-m", "said"], warm_environment, folder=tmp_path, **nowhere)
+        assert (type(process), process.wait(300)) == (Forked, 0)
+    assert capfd.readouterr() == ("2\n", "1\n")
+
+
 def test_an_error_and_a_signal_end_it_as_they_end_any_process(warm_environment, run):
     made, status, _, err = run("1 / 0", warm_environment)
     assert (made, status, err.splitlines()[-1]) == (Forked, 1, "ZeroDivisionError: division by zero")
