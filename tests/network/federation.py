@@ -168,6 +168,10 @@ class Wire:
         """Nothing crosses any more, but both connections stay open."""
         self._open.clear()
 
+    def speak(self) -> None:
+        """What waits crosses, the end of a connection too."""
+        self._open.set()
+
     def __enter__(self) -> "Wire":
         self._thread.start()
         return self

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fssl_core.errors import FsslError
-from fssl_core.network import meter
+from fssl_core.network import handshake, meter
 from fssl_core.network import peers as peers_module
 from fssl_core.network.handshake import read_welcome, versions
 from fssl_core.network.messages import Message
@@ -127,29 +127,67 @@ def test_of_honest_clients_nobody_is_an_outlier(capfd):
 # ---------------------------------------------------------------- silence and places
 
 
+class Clock:
+    """The server's, but for the connections; set ``ahead`` (seconds), and what is waited for until then has come."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(peers_module, "time", clock)
+    monkeypatch.setattr(handshake, "time", clock)
+    return clock
+
+
 @pytest.mark.parametrize("kind", ["activations", "parameters"])
-def test_who_is_there_and_does_not_answer_is_dropped(kind):
-    """Its heartbeats go on: ZeroMQ sends them."""
-    address = free_address()
-    silent = liar(address, 0, lambda message: None if message.kind == kind else message)
-    served, (gone,) = trained(tiny(), address, silent, deadline=10, timeout=60)
-    assert served.lost == {0: "it did not answer within 10 seconds"}
+def test_who_is_there_and_does_not_answer_is_dropped(kind, clock, monkeypatch):
+    """Its heartbeats go on: ZeroMQ sends them. The deadline comes when only this client is waited for."""
+    address, silent, receive = free_address(), threading.Event(), Peers.next
+
+    def alter(message: Message) -> Message | None:
+        if message.kind != kind:
+            return message
+        silent.set()
+        return None
+
+    def waiting(peers: Peers, awaited, *most):
+        if silent.is_set() and list(awaited) == [0]:
+            clock.ahead = PATIENCE
+        return receive(peers, awaited, *most)
+
+    monkeypatch.setattr(Peers, "next", waiting)
+    served, (gone,) = trained(tiny(), address, liar(address, 0, alter), deadline=PATIENCE, timeout=60)
+    assert clock.ahead
+    assert served.lost == {0: "it did not answer within 300 seconds"}
     assert gone.result() == served.lost[0]
     assert_goes_on_without_client_0(served)
 
 
-def test_the_place_of_one_who_joins_and_is_never_ready_is_free_again(capfd):
+def test_the_place_of_one_who_joins_and_is_never_ready_is_free_again(clock, capfd):
     address = free_address()
+
+    def refusal(link: Link) -> str:
+        while True:
+            clock.ahead += PATIENCE
+            if link._socket.poll(100):
+                return link.receive(PATIENCE).fields["reason"]
 
     def squatter_then_client() -> None:
         link = Link(address, timeout=20)
         link.send(Message("hello", {"versions": versions(), "client": 0}))
         read_welcome(link.receive(PATIENCE))
-        assert link.receive(PATIENCE).fields["reason"] == "it joined and was not ready within 10 seconds"
+        assert refusal(link) == "it joined and was not ready within 300 seconds"
         link.close(0)
         joining(address, 0)()
 
-    served, (done,) = trained(tiny(clients=1, epochs=1), address, squatter_then_client, deadline=10)
+    served, (done,) = trained(
+        tiny(clients=1, epochs=1), address, squatter_then_client, deadline=PATIENCE, wait=math.inf
+    )
     done.result()
     assert served.lost == {}
     assert "client 0 is gone before the start: it joined and was not ready" in capfd.readouterr().err
@@ -353,6 +391,8 @@ def test_a_line_that_falls_silent_is_still_noticed_beside_the_deadline():
         silent = liar(
             wire.address, 0, lambda message: wire.fall_silent() if message.kind == "parameters" else message, timeout=15
         )
-        served, _ = trained(tiny(), address, silent, deadline=PATIENCE, timeout=5)
+        # After an epoch the line is there again: the client need not wait until it notices, too.
+        options = {"deadline": PATIENCE, "timeout": 5, "progress": lambda *_, **__: wire.speak()}
+        served, _ = trained(tiny(), address, silent, **options)
     assert served.lost == {0: "its connection closed"}
     assert_goes_on_without_client_0(served)
