@@ -193,6 +193,22 @@ def test_all_24_orders_of_jitter_are_equally_frequent_and_independent_of_the_fac
     assert abs(p.factors[first, 0].mean() - p.factors[~first, 0].mean()) < 0.01
 
 
+def test_what_is_decided_of_an_image_is_independent_of_all_else_that_is():
+    """Of each its distribution could be right, and two of them one random number."""
+    aug = augmentation("simclr", 32).changed(solarize=0.3)
+    count = 20_000
+    p = aug.parameters(aug.draw(count, generator(0, "independent")), 64, 64)
+    decided = [
+        p.height * p.width,
+        p.height.log() - p.width.log(),
+        (p.top + 0.5) / (65 - p.height),
+        (p.left + 0.5) / (65 - p.width),
+        *(p.flip, p.jitter, p.order[:, 0], *p.factors.T, p.grayscale, p.blur, p.sigma, p.solarize),
+    ]
+    correlations = torch.corrcoef(torch.stack([values.double() for values in decided]))
+    assert (correlations - torch.eye(len(decided))).abs().max() < 4.5 / count**0.5
+
+
 def test_crops_are_those_of_torchvision_in_distribution():
     """Where no try is rejected the area is uniform; else compare with torchvision's own sampler."""
     from torchvision.transforms import v2
