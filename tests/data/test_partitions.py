@@ -115,8 +115,11 @@ def test_dirichlet_equal_keeps_clients_equally_large_however_unlike(alpha, clien
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_dirichlet_equal_follows_the_shares_that_were_drawn_while_classes_last(monkeypatch):
-    labels, seen, make = balanced(per_class=2000), {}, np.random.default_rng
+@pytest.mark.parametrize("step", [0, 200])
+def test_dirichlet_equal_follows_the_shares_that_were_drawn_while_classes_last(step, monkeypatch):
+    """Also where classes are not equally frequent, from 1100 to 2900 images."""
+    labels = torch.arange(10).repeat_interleave((2000 + step * torch.arange(-4.5, 5)).long())
+    seen, make = {}, np.random.default_rng
 
     class Spy:
         def __init__(self, seed):
