@@ -350,6 +350,15 @@ def test_a_kept_incomplete_batch_is_that_of_a_loader_without_drop_last(batch, cl
     assert set(seen) <= set(trainer.parts[client].tolist())
 
 
+def test_every_pass_of_every_client_has_an_order_and_views_of_its_own():
+    trainer = AveragingTrainer(tiny(), tiny_data())
+    passes = [trainer.batches(client, number) for client in range(4) for number in range(3)]
+    orders = {tuple(torch.cat([rows for rows, _ in batches]).argsort().tolist()) for batches in passes}
+    assert len(orders) == 12
+    draws = torch.cat([draws.flatten(0, 1) for batches in passes for _, draws in batches])  # [12 * 12 * 2, numbers]
+    assert len(draws.unique(dim=0)) == len(draws) == 288
+
+
 def test_a_run_with_incomplete_batches_goes_through_and_is_another_run():
     kept, left_out = (tiny(batch=5, incomplete_batch=how) for how in ("kept", "left out"))
     first, second = trained(kept), trained(left_out)
