@@ -467,6 +467,15 @@ def test_same_settings_give_the_same_bits_and_no_global_randomness():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_every_epoch_of_every_client_has_an_order_and_views_of_its_own():
+    clients = SplitTrainer(tiny(), tiny_data()).clients
+    epochs = [clients.start_epoch(epoch) for epoch in range(3)]
+    orders = {tuple(row.argsort().tolist()) for order, _ in epochs for row in order.flatten(1)}
+    assert len(orders) == 12
+    draws = torch.cat([draws.flatten(0, 3) for _, draws in epochs])  # [3 * 4 * 12 * 2, numbers]
+    assert len(draws.unique(dim=0)) == len(draws) == 288
+
+
 def test_order_of_clients_does_not_matter(monkeypatch):
     from fssl_core.training import split_clients
 
@@ -524,6 +533,7 @@ def test_summary_and_tables():
     summary = trainer.summary()
     assert summary["steps"] == 8
     assert summary["images_between_syncs"] == 6
+    assert trained(tiny(sync_every=50), epochs=1).summary()["images_between_syncs"] == 12  # at an epoch's end
     assert 0 <= summary["linear_probe_accuracy"] <= 1
     assert summary["knn_accuracy"] == max(row["knn_accuracy"] for row in trainer.metrics)
     tables = trainer.tables()
