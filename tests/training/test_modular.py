@@ -301,6 +301,15 @@ def test_with_datamix_clients_send_mixtures_of_the_images_of_a_batch(together):
         trainer(phase2(phase1(batch=4), datamix=9))
 
 
+def test_each_pair_of_each_client_has_views_and_mixtures_of_its_own():
+    ours = trainer(phase2(phase1(batch=4), datamix=2)).representations
+    of_each = [(client, pair) for client in ours.positions for pair in range(3)]
+    draws = torch.cat([ours.draws(*one).flatten(0, 1) for one in of_each])
+    assert len(draws.unique(dim=0)) == len(draws) == 48 * 3 * 2
+    coefficients = torch.cat([secret[secret > 0] for one in of_each for secret in ours.coefficients(*one)])
+    assert len(coefficients.unique()) == len(coefficients)
+
+
 def test_the_order_in_which_clients_send_changes_nothing():
     forwards, backwards = trainer(), trainer()
     receive = backwards.receive
