@@ -114,6 +114,16 @@ def test_only_the_faulty_clients_model_is_another_and_as_many_bytes_cross(fault)
     assert not same(honest.shared.state_dict(0), attacked.shared.state_dict(0))
 
 
+def test_each_faulty_client_sends_noise_of_its_own_in_each_round():
+    trainer, noise = AveragingTrainer(faulty("noise", faulty_share=0.4), tiny_data()), []
+    name = max(trainer.shared.parameter_blocks, key=lambda name: trainer.shared.parameter_blocks[name].numel())
+    for _ in range(2):
+        start = trainer.shared.blocks[name].clone()
+        a_round(trainer)
+        noise += [(trainer.trained.blocks[name][[client]] - start).flatten() for client in sorted(trainer.faulty)]
+    assert (torch.corrcoef(torch.stack(noise)) - torch.eye(4)).abs().max() < 0.05
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [(HeteroFLSettings, {"shares": (1.0, 0.5)}), (SplitMixSettings, {"shares": (1.0,), "bases": 2})],
