@@ -257,6 +257,14 @@ def test_dropping_out_is_as_likely_as_it_says_and_leaves_one():
     assert all(len(without_dropouts(torch.tensor([4, 7]), 0.99, 1, epoch)) == 1 for epoch in range(50))
 
 
+def test_who_drops_out_is_drawn_anew_in_each_epoch_and_with_each_seed():
+    everybody = torch.arange(50)
+    drawn = [without_dropouts(everybody, 0.3, seed, epoch) for seed in range(3) for epoch in range(10)]
+    assert len({tuple(staying.tolist()) for staying in drawn}) == 30
+    last = {int(without_dropouts(torch.tensor([4, 7]), 0.99, 1, epoch)) for epoch in range(50)}
+    assert last == {4, 7}  # where all would drop out, anybody may stay
+
+
 # ---------------------------------------------------------------- settings
 
 
