@@ -470,6 +470,20 @@ def test_the_model_that_is_kept(selection, epoch, monkeypatch):
     assert same(trainer.tensors()["best"], models[epoch - 1])
 
 
+def test_the_accuracy_of_a_run_is_that_of_the_model_that_is_kept(monkeypatch):
+    accuracies = iter([0.9, 0.1])
+    trainer = AveragingTrainer(quick(selection="knn", probe_epochs=3, rounds=2), tiny_data())
+    monkeypatch.setattr(trainer, "validate", lambda: next(accuracies))
+    a_round(trainer)
+    kept = trainer.global_model().eval().encoder
+    a_round(trainer)
+    seen = []
+    monkeypatch.setattr(AveragingSettings, "probe", lambda self, part, data: seen.append(part.state_dict()) or 0.5)
+    assert trainer.summary()["linear_probe_accuracy"] == 0.5
+    assert same(seen[0], kept.state_dict())
+    assert not same(seen[0], trainer.global_model().encoder.state_dict())
+
+
 def test_probes_on_the_way_are_those_of_their_models_and_do_not_disturb(fedavg):
     trainer = trained(quick(probe_every=2, probe_epochs=3), rounds=3)
     a_round(trainer)
