@@ -156,6 +156,19 @@ def test_frozen_layers_run_once_for_both_branches():
     assert calls == [12, 12]  # two steps of six images, both views in one call
 
 
+def test_frozen_layers_keep_their_running_statistics_and_use_them():
+    settings = tiny(architecture="resnet10", norm="batch", width=8, rounds=4)
+    trainer = trained(settings, rounds=2)
+    frozen = [unit for name, unit in trainer.whole.encoder[0].named_children() if name in ("stem", "layer1_0")]
+    before = [{name: value.clone() for name, value in unit.state_dict().items()} for unit in frozen]
+    trainer.train_client(0, 0)
+    for unit, state in zip(frozen, before, strict=True):
+        assert all(torch.equal(value, state[name]) for name, value in unit.state_dict().items())
+    images = torch.randn(2, 6, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    features = trainer.features(images)
+    torch.testing.assert_close(trainer.features(images[:1, :1])[0, 0], features[0, 0])  # whatever else is in a batch
+
+
 def test_a_resnet_gets_a_layer_that_reshapes_its_features_and_loses_it_again():
     settings = tiny(architecture="resnet10", norm="batch", width=8, rounds=4)
     trainer = LayerwiseTrainer(settings, tiny_data())
