@@ -181,6 +181,16 @@ def test_a_resnet_gets_a_layer_that_reshapes_its_features_and_loses_it_again():
     assert trainer.summary()["linear_probe_accuracy"] >= 0
 
 
+def test_knn_compares_the_encoder_as_far_as_it_has_grown():
+    trainer = trained(tiny(), rounds=3)
+    units = dict(trainer.global_model().encoder[0].named_children())
+    images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    maps = images
+    for name in ("embed", "block_0", "block_1", "norm"):
+        maps = units[name](maps)
+    torch.testing.assert_close(trainer.knn_model()(images), maps.mean((2, 3)), rtol=0, atol=1e-12)
+
+
 # ---------------------------------------------------------------- add-ons
 
 
