@@ -206,6 +206,16 @@ def test_depth_dropout_leaves_out_earlier_blocks_and_never_the_patch_projection(
     assert len(seen) > 1  # each client draws for itself
 
 
+def test_a_client_leaves_out_other_blocks_in_other_rounds():
+    trainer = LayerwiseTrainer(tiny(most_layers=2, rounds=32), tiny_data())
+    trainer.enter(trainer.plan[-1])
+    seen = set()
+    for trainer.finished in range(24, 32):
+        trainer._start(0)
+        seen.add(frozenset(trainer.left_out))
+    assert len(seen) > 1
+
+
 def test_a_layer_is_averaged_over_the_clients_that_had_it():
     trainer = trained(tiny(scheme="progressive", most_layers=2), rounds=7)
     before = trainer.shared.state_dict(0)
