@@ -9,6 +9,7 @@ from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import EUC, FedU
 from fssl_core.objectives import MoCoV3, Orchestra, SimCLR
 from fssl_core.objectives.moco_v3 import in_batch_info_nce
+from fssl_core.random import generator
 from fssl_core.training.layerwise import LayerwiseSettings, LayerwiseTrainer
 from tests.training.test_averaging import a_round, plain, trained
 from tests.training.test_split import tiny_data
@@ -189,6 +190,17 @@ def test_knn_compares_the_encoder_as_far_as_it_has_grown():
     for name in ("embed", "block_0", "block_1", "norm"):
         maps = units[name](maps)
     torch.testing.assert_close(trainer.knn_model()(images), maps.mean((2, 3)), rtol=0, atol=1e-12)
+
+
+def test_the_distance_of_a_client_to_the_others_is_that_of_their_encoders():
+    """Fig. 6: the mean over all others of the L2 distance, heads left out."""
+    trainer = trained(tiny(), rounds=3)
+    names = [name for name, _ in trainer.part.named_parameters() if name.startswith("encoder.")]
+    rows = [torch.cat([trainer.trained.state_dict(client)[name].flatten() for name in names]) for client in range(4)]
+    distances = torch.cdist(torch.stack(rows), torch.stack(rows))
+    one = int(torch.randint(4, (), generator=generator(0, "compared client", 2)))
+    assert trainer.metrics[2]["weight_distance"] == pytest.approx(distances[one].sum().item() / 3, rel=1e-9)
+    assert trained(tiny(clients=1, batch=12), rounds=1).metrics[0]["weight_distance"] == 0
 
 
 # ---------------------------------------------------------------- add-ons
