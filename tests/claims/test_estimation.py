@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fssl_core.claims.estimation import Cells, NotRun
+from fssl_core.claims.estimation import Cells, Estimate, NotRun
 
 
 def runs(means: dict[str, float], seeds: int, rng: np.random.Generator, noise: float = 1.0, shared: float = 3.0):
@@ -229,6 +229,18 @@ def test_sides_without_a_setting_in_common_have_no_difference():
     cells = Cells(frame, "points", ["method", "alpha", "epochs"], exact=True)
     with pytest.raises(NotRun, match="needs method a and method b at the same alpha, epochs"):
         cells.difference({"method": "a"}, {"method": "b"})
+
+
+def test_the_highest_level_above_zero_is_that_of_the_interval_that_begins_there():
+    for seed in range(5):
+        found = difference(runs({"a": 1.0, "b": 0.0}, 4, np.random.default_rng(seed)))
+        level = found.level_above_zero()
+        assert (level == 0) is (found.value <= 0)
+        if level:
+            assert found.interval(level)[0] == pytest.approx(0, abs=1e-9)
+    # With one degree of freedom Student's t is Cauchy's distribution, of which half lies between -1 and 1.
+    assert Estimate(1.0, 1.0, 1).level_above_zero() == pytest.approx(0.5)
+    assert [Estimate(value).level_above_zero() for value in (-1.0, 0.0, 1.0)] == [0, 0, 1]
 
 
 def test_one_seed_has_no_interval():
