@@ -243,6 +243,16 @@ def test_the_highest_level_above_zero_is_that_of_the_interval_that_begins_there(
     assert [Estimate(value).level_above_zero() for value in (-1.0, 0.0, 1.0)] == [0, 0, 1]
 
 
+def test_a_sum_of_cells_that_share_some_seeds_is_as_unsure_as_if_seeds_added_everything():
+    """Two cells of two runs, of which one seed is common: noise and what seeds add cannot be told apart."""
+    frame = pd.DataFrame({"method": list("aabb"), "seed": [0, 1, 1, 2], "points": [1.0, 2.0, 4.0, 7.0]})
+    cells = Cells(frame, "points", ["method"])
+    found = (cells.mean(method="a") + cells.mean(method="b")).estimate
+    within = (2 * 0.5**2 + 2 * 1.5**2) / 2
+    assert found.value == 7.0
+    assert found.error == pytest.approx(np.sqrt((0.5**2 + 1**2 + 0.5**2) * within))  # by seed, the sum of its weights
+
+
 def test_one_seed_has_no_interval():
     assert np.isnan(difference(runs({"a": 1.0, "b": 0.0}, 1, np.random.default_rng(3))).interval()).all()
 
