@@ -7,14 +7,14 @@ import pytest
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fssl_core.costs.activations import SavedActivations
-from fssl_core.costs.client_load import client_load
+from fssl_core.costs.client_load import client_load, views_of
 from fssl_core.costs.compute import forward_macs
 from fssl_core.costs.layerwise import epoch_macs
 from fssl_core.costs.parts import build_model, total, vit
 from fssl_core.data.datasets import Pixels
 from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import ClientUpdate, FedEMA
-from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, SimCLR
+from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, Orchestra, SimCLR, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
@@ -210,6 +210,35 @@ def test_memory_is_that_of_a_real_step_of_averaging(objective, others, update):
     assert stage.memory.gradient_bytes == trainer.worker.weights.grad.nbytes == stage.memory.optimiser_bytes
     kept = model * (update.keeps + update.follows_training)
     assert stage.memory.momentum_model_bytes == target + others + kept
+
+
+SEEN = [
+    Supervised(classes=4),
+    SimCLR(**SMALL),
+    BYOL(**SMALL, predictor=(16, 8)),
+    MoCoV2(projector=(16, 8), queue_size=20),
+    MoCoV2(projector=(16, 8), queue_size=20, symmetric=True),
+    Orchestra(projector=(8, 8), local_clusters=3, global_clusters=5, memory_size=12),
+]
+
+
+@pytest.mark.parametrize("objective", SEEN, ids=lambda objective: objective.name)
+def test_views_are_those_that_pass_through_the_encoders_of_a_step(objective):
+    settings, passed = alike_averaging(objective=objective, precision="float32"), {"online": 0, "target": 0}
+    trainer = AveragingTrainer(settings, DATA)
+    trainer.train_client(0, 0)
+    branches = {"online": trainer.learner.online.encoder}
+    if trainer.learner.target is not None:
+        branches["target"] = trainer.learner.target[0]
+    for name, encoder in branches.items():
+
+        def count(_, inputs, name=name):
+            passed[name] += len(inputs[0])
+
+        encoder.register_forward_pre_hook(count)
+    rows, draws = trainer.batches(0, 0)[0]
+    trainer.step(rows, trainer.views(rows, draws))
+    assert views_of(objective) == (passed["online"] / len(rows), passed["target"] / len(rows))
 
 
 def test_a_client_of_modular_training_passes_each_image_forward_once_for_each_view_that_it_sends():
