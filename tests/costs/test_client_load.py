@@ -14,7 +14,7 @@ from fssl_core.costs.parts import build_model, total, vit
 from fssl_core.data.datasets import Pixels
 from fssl_core.errors import SettingError
 from fssl_core.federation.client_updates import ClientUpdate, FedEMA
-from fssl_core.objectives import BYOL, MoCoV2, MoCoV3, Orchestra, SimCLR, Supervised
+from fssl_core.objectives import BYOL, FedCA, MoCoV2, MoCoV3, Orchestra, SimCLR, Supervised
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.heterofl import HeteroFLSettings
 from fssl_core.training.layerwise import LayerwiseTrainer
@@ -239,6 +239,14 @@ def test_views_are_those_that_pass_through_the_encoders_of_a_step(objective):
     rows, draws = trainer.batches(0, 0)[0]
     trainer.step(rows, trainer.views(rows, draws))
     assert views_of(objective) == (passed["online"] / len(rows), passed["target"] / len(rows))
+
+
+def test_a_client_of_fedca_makes_its_dictionary_once_a_round_and_holds_that_of_all():
+    simclr, fedca = (alike_averaging(objective=kind(projector=(16, 8))) for kind in (SimCLR, FedCA))
+    plain, ours = (client_load(settings, DATA) for settings in (simclr, fedca))
+    forward = forward_macs(fedca.build_model(DATA), (1, 8, 8)).total
+    assert ours.macs - plain.macs == 3 * 12 * 2 * forward  # rounds, images, views
+    assert ours.memory_bytes - plain.memory_bytes == 48 * 8 * 4
 
 
 def test_a_client_of_modular_training_passes_each_image_forward_once_for_each_view_that_it_sends():
