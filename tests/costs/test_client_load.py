@@ -23,6 +23,7 @@ from tests.costs.step_memory import held_bytes, in_each_stage, take
 from tests.training.test_layerwise import tiny as layerwise
 from tests.training.test_modular import phase1 as autoencoder
 from tests.training.test_modular import phase2 as modular
+from tests.training.test_moon import tiny as moon
 from tests.training.test_split import tiny as split
 from tests.training.test_split import tiny_data
 
@@ -247,6 +248,20 @@ def test_a_client_of_fedca_makes_its_dictionary_once_a_round_and_holds_that_of_a
     forward = forward_macs(fedca.build_model(DATA), (1, 8, 8)).total
     assert ours.macs - plain.macs == 3 * 12 * 2 * forward  # rounds, images, views
     assert ours.memory_bytes - plain.memory_bytes == 48 * 8 * 4
+
+
+def test_a_client_of_moon_or_fedprox_holds_the_models_that_it_compares_with():
+    free, contrasting = (client_load(moon(objective={"contrast_weight": mu}), DATA) for mu in (0.0, 5.0))
+    model = moon().build_model(DATA)
+    whole = sum(value.nbytes for value in model.state_dict().values())
+    forward = forward_macs(model, (1, 8, 8)).total
+    assert free.stages[0].image_macs == 3 * forward
+    assert contrasting.stages[0].image_macs == (3 + 2) * forward  # the global and the last model
+    assert contrasting.memory_bytes - free.memory_bytes == 2 * whole
+    settings = alike_averaging(objective=SimCLR(**SMALL))
+    plain, proximal = (client_load(settings.changed(proximal=mu), DATA) for mu in (0.0, 0.1))
+    assert proximal.macs == plain.macs
+    assert proximal.memory_bytes - plain.memory_bytes == plain.stages[0].memory.model_bytes
 
 
 def test_a_client_of_modular_training_passes_each_image_forward_once_for_each_view_that_it_sends():
