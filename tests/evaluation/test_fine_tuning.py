@@ -120,6 +120,14 @@ def test_training_equals_adamw_by_hand():
     assert 0.2 < whole.accuracy < 1
 
 
+def test_every_image_is_augmented_anew_in_every_epoch(monkeypatch):
+    drawn, draw = [], RandAugment.draw
+    monkeypatch.setattr(RandAugment, "draw", lambda *args: drawn.append(draw(*args)) or drawn[-1])
+    run(FineTuneSettings(**QUICK), progress=False)
+    rows = torch.cat(drawn)
+    assert len(rows.unique(dim=0)) == len(rows) == 3 * 200
+
+
 def test_an_interrupted_run_goes_on_to_the_same_bits(runs, monkeypatch):
     save_each(monkeypatch)
     settings = FineTuneSettings(**QUICK)
