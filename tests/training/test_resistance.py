@@ -87,6 +87,22 @@ def test_one_step_is_the_attackers_steps_and_then_the_models():
             torch.testing.assert_close(ours.get_parameter(name), value, rtol=0, atol=1e-5)
 
 
+def test_every_epoch_has_orders_of_its_own():
+    """Of the source, and of the simulated attacker's images; which are the same in each."""
+    game, seen = trainer(), []
+    step = game.step
+    game.step = lambda images, labels, attacked: (
+        seen.append((images, torch.cat(attacked))) or step(images, labels, attacked)
+    )
+    for _ in range(2):
+        game.train_epoch()
+    for parts in zip(*seen, strict=True):
+        both = torch.cat(parts).flatten(1).double().chunk(2)
+        first, second = (part @ torch.arange(part.shape[1]).double() for part in both)  # a number for each image
+        assert not torch.equal(first, second)
+        torch.testing.assert_close(first.sort().values, second.sort().values)
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_decoder_makes_so_many_steps_for_each_of_the_model(steps):
     game = trainer(decoder_steps=steps, source_images=40, epochs=1)
