@@ -80,6 +80,14 @@ def test_clients_get_what_they_can_afford_and_every_base_is_trained_equally_ofte
         assert sorted(base for client in range(4) for base in single.bases_of(client, number)) == [0, 1, 2, 3]
 
 
+def test_bases_are_drawn_anew_in_every_round():
+    """The queue is shuffled again when all have been trained, and so is what else a client draws."""
+    one = tiny(clients=4, shares=(0.25,), bases=4, width=16)
+    assert len({tuple(one.bases_of(client, number)[0] for client in range(4)) for number in range(8)}) > 2
+    two = tiny(clients=1, partition="iid", shares=(0.5,), bases=4, width=16)
+    assert len({tuple(two.bases_of(0, number)) for number in range(40)}) == 6  # all pairs of four
+
+
 def test_a_client_sends_its_bases():
     table = trained(tiny(rounds=1, precision="float32")).ledger.table()
     assert (table.parameters_up == table.parameters_down).all()
