@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fssl_core.errors import SettingError
+from fssl_core.privacy.secure_parties import Server
 from fssl_core.training.modular import AutoencoderSettings
 from fssl_core.training.secure_averaging import SecureAutoencoderSettings
 
@@ -37,6 +38,16 @@ def test_rounds_end_where_those_of_plain_averaging_do(rounds, tolerance):
     torch.testing.assert_close(secure, plain, rtol=0, atol=tolerance)
     assert not secure.equal(plain)  # fixed point: it went through the protocol
     assert secure.equal(trained(SecureAutoencoderSettings, rounds=rounds))
+
+
+def test_each_client_has_other_keys_and_seeds_in_each_round(monkeypatch):
+    """With those of before, a client's masks would be gone from the difference of two of its models."""
+    published, publish = [], Server.publish
+    monkeypatch.setattr(Server, "publish", lambda server, keys: published.extend(keys) or publish(server, keys))
+    trained(SecureAutoencoderSettings, rounds=2, train_images=40)
+    assert [keys.client for keys in published] == [0, 1, 2, 3] * 2
+    for kind in ("masking", "messages", "commitment"):
+        assert len({getattr(keys, kind) for keys in published}) == 8
 
 
 def test_a_run_goes_on_when_batch_norm_has_counted_more_than_64_batches():
