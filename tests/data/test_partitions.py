@@ -249,6 +249,9 @@ def test_heterogeneity_of_closed_cases():
     # Two clients, two classes, counts [[3, 1], [1, 3]]: |3/4 - 1/2| = 1/4 each.
     labels = torch.tensor([0, 0, 0, 1, 0, 1, 1, 1])
     assert heterogeneity(labels, [torch.arange(4), torch.arange(4, 8)]) == pytest.approx(0.25)
+    # Clients count equally, images make the whole: counts [[4, 0], [0, 1], [0, 1]], frequencies 2/3 and 1/3.
+    unequal = [torch.arange(4), torch.tensor([4]), torch.tensor([5])]
+    assert heterogeneity(torch.tensor([0, 0, 0, 0, 1, 1]), unequal) == pytest.approx((1 / 3 + 2 / 3 + 2 / 3) / 3)
 
 
 def test_heterogeneity_falls_with_alpha():
