@@ -175,6 +175,8 @@ def test_the_late_angle_counts_the_turns_into_the_last_fifth_of_the_steps():
     # 10 steps: straight on for eight of them, a right angle into the ninth, back in the tenth
     path = points(*((x, 0) for x in range(9)), (8, 1), (8, 0))
     assert late_turning_angle(path) == pytest.approx((90 + 180) / 2)
+    longer = points(*((x, 0) for x in range(11)), (10, 1), (10, 0), (10, 1))  # a fifth of 13 steps is nearly three
+    assert late_turning_angle(longer) == pytest.approx((90 + 180 + 180) / 3)
 
 
 def test_paths_without_the_number_are_errors():
