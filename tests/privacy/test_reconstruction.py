@@ -160,6 +160,14 @@ def test_the_gradient_is_that_of_phase_1_for_a_batch_of_the_attacked_views(norm)
     assert distance(found.views).item() == pytest.approx(0, abs=1e-5)
 
 
+def test_the_gradient_that_is_matched_is_that_of_the_attacked_views(monkeypatch):
+    seen, make = [], ReconstructionSettings.gradient_distance
+    monkeypatch.setattr(ReconstructionSettings, "gradient_distance", lambda *args: seen.append(args[-1]) or make(*args))
+    done = run(attack(gradient=0.1, iterations=1, images=2, seed=11), progress=False)
+    (views,) = seen
+    assert torch.equal((255 * views).round(), done.tensors("reconstructions")["views"].float())
+
+
 @pytest.mark.parametrize(
     ("values", "matched"),
     [
