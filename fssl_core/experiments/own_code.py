@@ -60,8 +60,8 @@ def registered_here(settings: Settings) -> Iterator[tuple[str, Any]]:
             if is_own(own):
                 yield name, own
     augmentation = getattr(settings, "augmentation", None)
-    for preset in {augmentation, second_view(augmentation)} & AUGMENTATIONS.keys():
-        if AUGMENTATIONS[preset] != OF_THE_KIT.get(preset):
+    for preset in dict.fromkeys((augmentation, second_view(augmentation))):
+        if preset in AUGMENTATIONS and AUGMENTATIONS[preset] != OF_THE_KIT.get(preset):
             yield preset, AUGMENTATIONS[preset]
 
 
