@@ -77,7 +77,7 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
     if isinstance(own, functools.partial):
         yield from _values({"args": own.args} | own.keywords, own.func.__module__, seen)
         own = own.func
-    own = inspect.unwrap(own)
+    own = inspect.unwrap(own, stop=_is_written_here)
     if isinstance(own, MethodType):
         yield from _texts(own.__self__, seen)
         own = own.__func__
@@ -101,7 +101,7 @@ def _texts(own: Any, seen: set[int]) -> Iterator[str]:
         names = {name for code in codes for name in code.co_names} - {name for code in codes for name in _filled(code)}
         outside = {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
         defaults = dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {})
-        yield from _values(dict(inside.nonlocals) | outside | defaults, own.__module__, seen)
+        yield from _values(dict(inside.nonlocals) | outside | defaults | vars(function), own.__module__, seen)
     for base in getattr(own, "__bases__", ()):
         yield from _values({"base": base}, own.__module__, seen)
 
@@ -139,7 +139,7 @@ def _functions(own: Any) -> list[FunctionType]:
     if isinstance(own, FunctionType):
         return [own]
     members = [
-        getattr(member, "fget", None) or getattr(member, "__func__", member)
+        getattr(member, "fget", None) or getattr(member, "func", None) or getattr(member, "__func__", member)
         for name, member in vars(own).items()
         if name != "__repr__"  # which a dataclass wraps, and which decides no result
     ]
@@ -187,8 +187,9 @@ def _text(own: Any) -> str:
     """
     if own.__name__ == "<lambda>":  # what is found of its text may end in the middle
         return _compiled(own)
+    written = getattr(own, "__code__", own)  # of a decorated function its own text, not that of what it wraps
     try:
-        text, file = dedent(inspect.getsource(own)), "".join(inspect.findsource(own)[0])
+        text, file = dedent(inspect.getsource(written)), "".join(inspect.findsource(written)[0])
     except (OSError, TypeError):
         return _compiled(own)
     if not all(function.__code__ in _codes_of_file(file) for function in _functions(own) if _is_written_here(function)):

@@ -362,6 +362,32 @@ def rule(this):
     assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("2 * f", "3 * f"), ("POWER = 2", "POWER = 3"), ("rule.least = 0", "rule.least = 1")]
+)
+def test_decorators_cached_properties_and_attributes_of_a_rule_are_seen(old, new, tmp_path, monkeypatch):
+    text = """
+import functools
+POWER = 2
+def doubled(f):
+    @functools.wraps(f)
+    def wrapper(this):
+        return 2 * f(this)
+    return wrapper
+class Power:
+    @functools.cached_property
+    def power(self):
+        return POWER
+@doubled
+def rule(this):
+    return this.cosines.clamp(min=rule.least) ** Power().power
+rule.least = 0
+"""
+    before, same, after = (module_of(one, tmp_path, monkeypatch) for one in (text, text, text.replace(old, new)))
+    assert digest(monkeypatch, before.rule) == digest(monkeypatch, same.rule)
+    assert digest(monkeypatch, before.rule) != digest(monkeypatch, after.rule)
+
+
 def test_a_rule_that_fills_one_list_is_seen_with_the_values_of_others(tmp_path, monkeypatch):
     text = """
 LENGTH = {'all': 1.0}
