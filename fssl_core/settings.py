@@ -112,6 +112,8 @@ def key_of(kind: str, identity: Mapping[str, Any]) -> str:
 @cache
 def _hints(kind: type[Settings]) -> dict[str, list[Any]]:
     """By field, its annotations in the class and its bases, the outermost base first."""
+    if inspect.get_annotations(kind) and "__dataclass_fields__" not in vars(kind):  # what it annotates is no field
+        raise SettingError("settings", kind.__name__, "a class with @dataclass(frozen=True, kw_only=True)")
     annotations = [inspect.get_annotations(base, eval_str=True) for base in reversed(kind.__mro__)]
     names = [field.name for field in dataclasses.fields(kind)]
     return {name: [hints[name] for hints in annotations if name in hints] for name in names}
@@ -240,6 +242,7 @@ def _words(kind: Any) -> str:
         entries = [entry for entry in get_args(kind) if entry is not ...]
         return f"a list, each entry {_words(entries[0])}" if ... in get_args(kind) else f"a list of {len(entries)}"
     plain = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a word", NoneType: "None"}
+    plain[list] = "a tuple, of a field annotated as tuple[...]"
     if kind in plain:
         return plain[kind]
     if kind is Settings:

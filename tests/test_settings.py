@@ -217,3 +217,22 @@ def test_an_own_objective_or_client_update_has_a_name_of_its_own():
         assert named().name == "mine"
         with pytest.raises(SettingError, match="another one, which Mine has to give itself"):
             unnamed()
+
+
+def test_a_class_whose_fields_are_none_is_refused():
+    """Without the decorator its values would be in no key."""
+
+    class Forgotten(Inner):
+        more: Count = 1
+
+    with pytest.raises(SettingError, match=r"'Forgotten' .*a class with @dataclass\(frozen=True, kw_only=True\)"):
+        Forgotten()
+
+
+def test_a_field_annotated_as_a_list_is_told_how_else():
+    @dataclass(frozen=True, kw_only=True)
+    class Listed(Settings):
+        widths: list = ()
+
+    with pytest.raises(SettingError, match=r"widths=\[4\] .*a tuple, of a field annotated as tuple\[\.\.\.\]"):
+        Listed(widths=[4])

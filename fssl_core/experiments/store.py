@@ -391,6 +391,8 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
     """
     if isinstance(settings, Settings | str) or not isinstance(settings, Iterable):
         raise SettingError("settings", settings, "a list of settings of runs")
+    if workers is not None:
+        resources.workers(workers)  # a wrong number is refused where all runs are stored, too
     handles = [Run(item) for item in settings]
     asked.update(handle.settings.key for handle in handles)
     if dry_run.collected([handle.settings for handle in handles]):

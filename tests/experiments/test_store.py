@@ -484,3 +484,8 @@ def test_provenance_is_of_the_gpu_that_computes(monkeypatch):
     made = provenance.Session().record()
     assert (made["device"], made["peak_gpu_memory_bytes"]) == ("name of cuda:1", 5)
     assert reset == [torch.device("cuda", 1)]
+
+
+def test_a_wrong_number_of_workers_is_refused_where_nothing_is_to_be_computed():
+    with pytest.raises(SettingError, match="workers=0"):
+        run_all([], workers=0)
