@@ -25,6 +25,14 @@ def test_blobs_far_apart_are_all_separated_and_two_in_one_place_are_not():
     assert two.silhouette < 0.5
 
 
+def test_a_class_with_four_of_five_neighbours_of_its_own_stands_apart():
+    """Five points of the first class with one of the second, and six of the second elsewhere."""
+    points = torch.tensor([*(0.01 * place for place in range(6)), *(9 + 0.01 * place for place in range(6))])[:, None]
+    measured = cluster_measures(points, torch.tensor([0] * 5 + [1] * 7), k=5)
+    assert measured.separated_classes == 2  # with a mean purity of 4/5 and of 6/7
+    assert measured.purity == pytest.approx((5 * 0.8 + 6) / 12)
+
+
 def test_purity_is_that_of_scikit_learns_neighbours():
     points, labels = (torch.from_numpy(part[:300]) for part in load_digits(return_X_y=True))
     points += 5 * torch.randn(points.shape, generator=generator(0, "noise"))  # some classes overlap then
