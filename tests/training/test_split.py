@@ -354,6 +354,20 @@ def test_sfl_v2_equals_a_loop_over_clients_in_their_turns():
     assert torch.equal(trainer.server.online.weights, oracle.server.online.weights)
 
 
+def test_clients_take_turns_in_another_order_in_every_step():
+    trainer = SplitTrainer(tiny(variant="SFL-V2"), tiny_data())
+    order, draws = trainer.start_epoch()
+    sent, updates = trainer.clients.forward(trainer.data.train.images[order[:, 0]], draws[:, 0]), []
+    update = trainer.server._update
+    trainer.server._update = lambda *batch: updates.append(batch[0]) or update(*batch)
+    for epoch in range(2):
+        trainer.server.start_epoch(epoch)
+        for _ in range(4):
+            trainer.server.step(*sent)
+    turns = [next(client for client in range(4) if torch.equal(one[0], sent[0][client])) for one in updates]
+    assert len({tuple(turns[start : start + 4]) for start in range(0, 32, 4)}) > 4  # of 24 orders
+
+
 # ---------------------------------------------------------------- schedule, frozen and pre-trained clients
 
 
