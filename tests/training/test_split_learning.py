@@ -186,6 +186,20 @@ def test_sfl_v2_updates_the_server_once_for_each_client_in_some_order(monkeypatc
     assert trainer.metrics[0]["server_updates"] == 6
 
 
+def test_clients_take_turns_in_another_order_in_every_step():
+    trainer, seen = SplitLearningTrainer(tiny(variant="SFL-V2", gradients="server"), tiny_data()), []
+    images = torch.randn(3, 4, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    layers = trainer.shared.row_module(0).layers
+    sent = [(layers(batch).detach(), torch.arange(4)) for batch in images]
+    trainer.server_model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    for trainer.finished in range(2):
+        trainer.updates = 0
+        for _ in range(6):
+            trainer.train_server(sent)
+    turns = [next(client for client in range(3) if torch.equal(batch, sent[client][0])) for batch in seen]
+    assert len({tuple(turns[start : start + 3]) for start in range(0, 36, 3)}) > 2  # of six orders
+
+
 def test_with_local_losses_nothing_of_the_server_reaches_the_clients():
     one, other = (SplitLearningTrainer(tiny(), tiny_data()) for _ in range(2))
     with torch.no_grad():
