@@ -107,6 +107,19 @@ def test_images_searched_together_are_those_searched_one_at_a_time():
     assert history["total_variation"].tolist() == pytest.approx(mean.tolist(), abs=1e-10)
 
 
+def test_a_gradient_counts_for_each_image_as_for_one_alone():
+    """A batch of copies has the gradient of one of them, and each copy a part of its distance."""
+    layer, start, found = nn.Linear(64, 1).double(), random(1, 1, 1, 8, 8, seed=1), []
+    for copies in (1, 3):
+        images = IMAGES[:1, :1].expand(1, copies, 1, 8, 8)
+        distance = GradientDistance(
+            lambda x: (layer(x.flatten(2)) - 1).square().mean(), list(layer.parameters()), images
+        )
+        values = {"iterations": 20, "gradient_distance": distance, "gradient_weight": 1.0}
+        found.append(search(orthogonal(), images, start.expand_as(images), **values)[0])
+    torch.testing.assert_close(found[1], found[0].expand_as(found[1]), rtol=0, atol=1e-8)
+
+
 def test_total_variation_makes_smooth_images():
     rough, smooth = (search(orthogonal(), total_variation_weight=weight)[0] for weight in (0.0, 1.0))
     assert total_variation(smooth).mean() < 0.5 * total_variation(rough).mean()
