@@ -120,6 +120,13 @@ def test_a_gradient_counts_for_each_image_as_for_one_alone():
     torch.testing.assert_close(found[1], found[0].expand_as(found[1]), rtol=0, atol=1e-8)
 
 
+def test_the_total_variation_of_an_image_is_the_mean_over_its_views():
+    start = random(*IMAGES.shape, seed=1)
+    _, history = search(orthogonal(), start=start, iterations=1)
+    by_view = [[total_variation(start[view, n]).item() for view in range(2)] for n in range(3)]
+    assert history["total_variation"].iloc[0] == pytest.approx(sum(map(sum, by_view)) / 6)
+
+
 def test_total_variation_makes_smooth_images():
     rough, smooth = (search(orthogonal(), total_variation_weight=weight)[0] for weight in (0.0, 1.0))
     assert total_variation(smooth).mean() < 0.5 * total_variation(rough).mean()
