@@ -103,6 +103,18 @@ def test_every_epoch_has_orders_of_its_own():
         torch.testing.assert_close(first.sort().values, second.sort().values)
 
 
+def test_reconstructions_that_are_less_similar_than_the_limit_cost_nothing():
+    free, below, above = (
+        trainer(strength=strength, similarity_limit=limit) for strength, limit in ((0.0, 0.3), (2.0, 1.0), (2.0, -1.0))
+    )
+    for game in (free, below, above):
+        images, labels = game.source.normalise(game.source.train.images[:8]), game.source.train.labels[:8]
+        game.step(images, labels, game.images.split(8))
+    for name, value in free.model.state_dict().items():
+        assert torch.equal(below.model.state_dict()[name], value)
+    assert not torch.equal(free.client[0][0].weight, above.client[0][0].weight)
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_decoder_makes_so_many_steps_for_each_of_the_model(steps):
     game = trainer(decoder_steps=steps, source_images=40, epochs=1)
