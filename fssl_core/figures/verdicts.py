@@ -75,7 +75,7 @@ def plot_verdicts(verdicts: Sequence[Verdict], title: str) -> Figure:
     keys |= {"printed in the paper": PRINTED_MARK, "as claimed": {"facecolor": CLAIMED}}
     left_out = len(verdicts) - len(rows)
     subtitle = f"each row on a scale of its own · {left_out} without a number of ours" if left_out else "own scales"
-    subtitle += " · grey beside 0: models not shown to have learned, or a part not run"
+    subtitle += " · grey beside 0: models not shown to have learned, or a part open; `fssl claims` says which"
     spread = "lines: intervals over seeds, of 95 percent where no other level is given"
     return style.finish(fig, title, subtitle, spread, keys=keys, columns=7)
 
