@@ -9,6 +9,8 @@ import os
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pandas as pd
@@ -297,18 +299,15 @@ module.run(settings, progress=False)
 """
 
 
-def test_ctrl_c_in_an_epoch_that_nothing_was_saved_before_loses_that_epoch_only(
-    tmp_path, monkeypatch, request, warm_environment
-):
+def test_ctrl_c_in_an_epoch_that_nothing_was_saved_before_loses_that_epoch_only(tmp_path, monkeypatch, request):
     name = "SFL-V2, sampled"
     settings = CONFIGURATIONS[name]()
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "whole"))
     expected = results(run(settings, progress=False))
     monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "interrupted"))
     code = INTERRUPTED.format(root=str(request.config.rootpath), name=name)
-    with python(code, warm_environment | os.environ, tmp_path) as child:
-        _, errors = child.communicate()
-    assert errors.rstrip().endswith("KeyboardInterrupt")
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr.rstrip().endswith("KeyboardInterrupt")
     assert Run(settings).checkpoint.load()["finished"] == 2
     assert_same(results(run(settings, progress=False)), expected)
 
