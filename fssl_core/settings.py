@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import repeat
 from types import NoneType, UnionType
 from typing import Annotated, Any, Self, Union, get_args, get_origin
@@ -72,7 +72,7 @@ class Settings:
         """Plain values that tell these settings from others, as in a run's ``settings.json``; see :func:`added`."""
         return _identity(self)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Sixteen hex digits that name these settings: equal settings, equal key."""
         return key_of(type(self).__name__, self.identity())

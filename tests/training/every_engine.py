@@ -72,7 +72,8 @@ def autoencoder(**values: Any) -> AutoencoderSettings:
 
 
 def of_averaging(kind: type[AveragingSettings], objective: Any, **values: Any) -> AveragingSettings:
-    alike = {name: value for name, value in averaging(objective).__dict__.items() if name not in ("objective",)}
+    given = averaging(objective)
+    alike = {field.name: getattr(given, field.name) for field in dataclasses.fields(given) if field.name != "objective"}
     return kind(**alike | {"objective": objective, "selection": "last"} | values)
 
 
