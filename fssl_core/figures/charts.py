@@ -367,12 +367,16 @@ def _place(cell: tuple, options: dict) -> float:
     return options["order"].index(group) + WIDTH * ((number + 0.5) / methods - 0.5)
 
 
+def _untrained_levels(ours: pd.DataFrame, options: dict) -> dict[tuple, float]:
+    """By cell, what an untrained model reaches; empty where nothing is known of it."""
+    column = _untrained(ours, options["y"])
+    return {} if column is None else ours.groupby([options["x"], options["hue"]])[column].mean().to_dict()
+
+
 def _draw_untrained_bars(axes: Axes, ours: pd.DataFrame, options: dict) -> None:
     """What an untrained model reaches, across each bar."""
-    if (column := _untrained(ours, options["y"])) is None:
-        return
     half = 0.5 * WIDTH / len(options["hue_order"])
-    for cell, level in ours.groupby([options["x"], options["hue"]])[column].mean().items():
+    for cell, level in _untrained_levels(ours, options).items():
         place = _place(cell, options)
         axes.plot([place - half, place + half], [level] * 2, **style.UNTRAINED | {"zorder": 3.5})
 
@@ -384,8 +388,7 @@ def _write_means(
     x, y, hue = options["x"], options["y"], options["hue"]
     values = {cell: rows.to_numpy() for cell, rows in ours.groupby([x, hue])[y]}
     printed = {cell: rows.max() for cell, rows in paper.groupby([x, hue])[y]}
-    column = _untrained(ours, y)
-    levels = {} if column is None else ours.groupby([x, hue])[column].mean().to_dict()
+    levels = _untrained_levels(ours, options)
     text = {"xytext": (0, 4), "textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
     at_bottom = text | {"xycoords": axes.get_xaxis_transform(), "fontsize": 7.5, "zorder": 5}
     for cell in values | printed:
