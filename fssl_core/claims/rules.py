@@ -178,9 +178,14 @@ def doubted(outcome: Outcome, doubt: str) -> Outcome:
 
 def with_each(cells: Cells, column: str, levels: Sequence, rule: Callable[[Cells], Outcome]) -> Outcome:
     """What a rule finds at each of these levels of a column; one that was not run leaves open what holds of all."""
+    return every(at_each(cells, column, levels, rule))
+
+
+def at_each(cells: Cells, column: str, levels: Sequence, rule: Callable[[Cells], Outcome]) -> list[Outcome]:
+    """The parts of :func:`with_each`, to be joined in another way: first those that were run; none where none was."""
     ran = [level for level in levels if level in cells.levels(column)]
     absent = [unknown(level_in_words(column, level)) for level in levels if level not in ran]
-    return every([*(rule(cells.where(**{column: level})) for level in ran), *(absent if ran else [])])
+    return [*(rule(cells.where(**{column: level})) for level in ran), *(absent if ran else [])]
 
 
 def share(parts: Iterable[Outcome], least: float) -> Outcome:

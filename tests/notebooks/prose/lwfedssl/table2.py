@@ -37,11 +37,10 @@ def numbers():
     mean = 100 * real.groupby(["protocol", "method"]).accuracy.mean()
     order = ["SimCLR", "FedSimCLR", "Prog-FedSSL", "LW-FedSSL"]
     learned = verdict("lwfedssl-table2-pretraining-helps", profile="workstation")
-    near, upper = (
+    near, better, upper = (
         comparisons(f"lwfedssl-table2-{name}", profile="workstation")[0]
-        for name in ("lw-comparable", "centralized-upper")
+        for name in ("lw-comparable", "prog-better", "centralized-upper")
     )
-    better = comparisons("lwfedssl-table2-prog-better", profile="workstation")[-1]  # with SimCLR
     strict = 1 - 0.05 / 3
     contradicting = comparisons("lwfedssl-table2-lw-comparable")[-1]  # of SimCLR
     rounds = kept_behind("lwfedssl/table2", "LayerwiseSettings", "workstation")
