@@ -275,7 +275,9 @@ def add_methods(path: str | Path) -> dict[str, Method]:
     before = dict(METHODS)
     _become(_BUILT_IN)  # what the file adds is told from these, whatever was added before
     whole = Path(path).absolute()
-    own = sys.modules[f"<{whole}>"] = ModuleType(f"<{whole}>")  # it stays: annotations are looked up there
+    name = f"<{whole}>"
+    earlier, own = sys.modules.get(name), ModuleType(name)
+    sys.modules[name] = own  # it stays: annotations are looked up there
     own.__file__, folder = str(whole), str(whole.parent)
     sys.path.insert(0, folder)  # as `python FILE` has it: the file may import what is beside it
     try:
@@ -283,6 +285,9 @@ def add_methods(path: str | Path) -> dict[str, Method]:
         added = _added(path)
     except BaseException:
         _become(before)
+        sys.modules.pop(name)
+        if earlier:
+            sys.modules[name] = earlier
         raise
     finally:
         sys.path.remove(folder)

@@ -297,13 +297,22 @@ def test_a_file_is_executed_again_although_what_it_imports_is_not(registries, tm
 
 
 def test_a_file_that_fails_half_way_leaves_nothing_behind(registries, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from fssl_core.benchmark.methods import METHODS, averaged\n"
-        "METHODS['mine'] = averaged('byol')\nMETHODS['x']()\n"
-    )
+    path, modules = tmp_path / "mine.py", set(sys.modules)
+    works = "from fssl_core.benchmark.methods import METHODS, averaged\nMETHODS['mine'] = averaged('byol')\n"
+    path.write_text(works + "METHODS['x']()\n")
     with pytest.raises(KeyError, match="x"):
-        add_methods(tmp_path / "mine.py")
+        add_methods(path)
     assert registries == METHODS
+    assert set(sys.modules) == modules
+    path.write_text(works)
+    first = dict(add_methods(path))
+    (added,) = set(sys.modules) - modules
+    of_first = sys.modules[added]
+    path.write_text(works + "METHODS['x']()\n")
+    with pytest.raises(KeyError, match="x"):
+        add_methods(path)
+    assert registries == first
+    assert sys.modules[added] is of_first
 
 
 def test_a_file_without_a_method_is_refused(registries, tmp_path):

@@ -252,6 +252,36 @@ def test_saliency_is_compared_on_both_clients_of_models_that_learned():
     assert answer("fig4-saliency", saliency(seen, learned | {TWIN: 0.55})) == "inconclusive"
 
 
+def sent(together: tuple, apart: tuple, group: tuple, seeds: int = 3) -> pd.DataFrame:
+    """Cosines of twins and of others by what was sent; accuracies stand beside them in the same table."""
+    rng = np.random.default_rng(3)
+    rows = [
+        {"sent_by": name, "xi": 0.01, "seed": seed, "twins": values[0], "others": values[1]}
+        for name, values in {TWIN: together, f"{TWIN}, views apart": apart, GROUP: group}.items()
+        for seed in range(seeds)
+    ]
+    frame = pd.DataFrame(rows)
+    frame[["twins", "others"]] += 0.002 * rng.standard_normal((len(frame), 2))
+    return pd.concat([runs(at({TWIN: 20, f"{TWIN}, views apart": 50})), frame])
+
+
+@pytest.mark.parametrize(
+    ("together", "apart", "group", "expected"),
+    [
+        ((0.8, 0.5), (0.7, 0.5), (0.7, 0.5), "reproduced"),
+        ((0.6, 0.3), (0.7, 0.5), (0.7, 0.5), "contradicted"),  # set apart from others, but less alike
+        ((0.8, 0.7), (0.7, 0.5), (0.7, 0.5), "contradicted"),  # more alike, as others are
+        ((0.8, 0.5), (0.7, 0.5), (0.9, 0.5), "inconclusive"),  # than with the views apart alone
+        ((0.8, 0.5), (0.9, 0.5), (0.7, 0.5), "inconclusive"),  # than with group norm alone
+    ],
+)
+def test_twins_are_more_alike_and_apart_from_others_by_both_comparisons(together, apart, group, expected):
+    assert answer("sec33-twins-more-alike", sent(together, apart, group)) == expected
+    assert answer("sec33-twins-more-alike", sent(together, apart, group, seeds=1)) == "inconclusive"
+    results = sent(together, apart, group)
+    assert answer("sec33-twins-more-alike", results.drop(columns=["twins"])) == "not run"
+
+
 def test_clusters_are_ordered_and_no_fewer():
     def results(quality: tuple, classes: tuple, seeds: int = 3) -> pd.DataFrame:
         cells = zip((BATCH, GROUP, TWIN), quality, classes, strict=True)
@@ -506,6 +536,6 @@ def test_printed_numbers_satisfy_all_claims_but_six(name):
 
 def test_every_claim_has_been_tried():
     """Whether results decide it or a closed form."""
-    alone = {"fig4-saliency", "fig9-tsne", "table8-attacks", "fig7-partitions"}
+    alone = {"fig4-saliency", "fig9-tsne", "table8-attacks", "fig7-partitions", "sec33-twins-more-alike"}
     exact = {"fig1-schemes", "fig2-two-phases", "fig3-normalization-sets", "fig6-balance-cases"}
     assert {*TRAINED, *EXPECTED, *alone, *exact} == {*CLAIMS}
