@@ -477,10 +477,11 @@ def rare_class_is_seen(results: pd.DataFrame) -> Outcome:
 @claim("mfcl-sec33-twins-more-alike")
 def twins_more_alike(results: pd.DataFrame) -> Outcome:
     """Of what phase 1 trained, before an accuracy can be asked for."""
-    if "twins" not in results:
+    if "cosine_of_twins" not in results:
         raise NotRun("needs what clients send")
-    rows = results.dropna(subset="twins").assign(lead=lambda rows: rows["twins"] - rows["others"])
-    measures = {"twins": "cosine of twins", "lead": "cosine of twins − of others"}
+    rows = results.dropna(subset="cosine_of_twins")
+    rows = rows.assign(lead=rows["cosine_of_twins"] - rows["cosine_of_others"])
+    measures = {"cosine_of_twins": "cosine of twins", "lead": "cosine of twins − of others"}
     cells = [Cells(rows, value, ["sent_by", "xi"], unit="", label=label) for value, label in measures.items()]
     return agreed(
         every(ahead(part, TWIN, control, each=["xi"], column="sent_by") for part in cells)

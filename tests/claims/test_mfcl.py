@@ -256,12 +256,12 @@ def sent(together: tuple, apart: tuple, group: tuple, seeds: int = 3) -> pd.Data
     """Cosines of twins and of others by what was sent; accuracies stand beside them in the same table."""
     rng = np.random.default_rng(3)
     rows = [
-        {"sent_by": name, "xi": 0.01, "seed": seed, "twins": values[0], "others": values[1]}
+        {"sent_by": name, "xi": 0.01, "seed": seed, "cosine_of_twins": values[0], "cosine_of_others": values[1]}
         for name, values in {TWIN: together, f"{TWIN}, views apart": apart, GROUP: group}.items()
         for seed in range(seeds)
     ]
     frame = pd.DataFrame(rows)
-    frame[["twins", "others"]] += 0.002 * rng.standard_normal((len(frame), 2))
+    frame[["cosine_of_twins", "cosine_of_others"]] += 0.002 * rng.standard_normal((len(frame), 2))
     return pd.concat([runs(at({TWIN: 20, f"{TWIN}, views apart": 50})), frame])
 
 
@@ -279,7 +279,7 @@ def test_twins_are_more_alike_and_apart_from_others_by_both_comparisons(together
     assert answer("sec33-twins-more-alike", sent(together, apart, group)) == expected
     assert answer("sec33-twins-more-alike", sent(together, apart, group, seeds=1)) == "inconclusive"
     results = sent(together, apart, group)
-    assert answer("sec33-twins-more-alike", results.drop(columns=["twins"])) == "not run"
+    assert answer("sec33-twins-more-alike", results.drop(columns="cosine_of_twins")) == "not run"
 
 
 def test_clusters_are_ordered_and_no_fewer():
