@@ -97,7 +97,7 @@ def purity(record):
     too_high="The second convolution has 64 input channels where the first has three: that ratio, and one.",
 )
 def macs():
-    one, two = (module_sizes(client_module("resnet18", cut), 32).macs for cut in (1, 2))
+    one, two = (module_sizes(client_module("resnet18", cut), 32).products for cut in (1, 2))
     return two / one
 
 
