@@ -26,7 +26,7 @@ from fssl_core.network.messages import (
     encode,
 )
 from fssl_core.network.meter import NOBODY, Meter, Name
-from fssl_core.network.sockets import GOODBYE, SMALL, explained, new_socket, next_frames
+from fssl_core.network.sockets import GOODBYE, SMALL, connection_of, explained, new_socket, next_frames
 from fssl_core.notices import notice, printable, say
 
 Frames = Sequence[bytes | memoryview]
@@ -237,6 +237,7 @@ class Peers:
             if size > allowed:
                 raise ProtocolError(f"it has {size:,} bytes where at most {allowed:,} are due")
             message = decode(frames)
+            connection = connection_of(rest[0])
         except ProtocolError as error:
             if client is None:
                 self.refuse(identity, f"its message is not understood: {error}")
@@ -244,7 +245,7 @@ class Peers:
                 self.lose(client, f"its message is not understood: {error}", tell=True)
             return None
         if client is not None:
-            self._connections.setdefault(identity, self._meter.name(rest[0].get(zmq.SRCFD)))
+            self._connections.setdefault(identity, self._meter.name(connection))
             self._count(client, message.kind, "up", frames)
         if message.kind != "leaving":
             return Arrived(client, identity, self._owner(rest[0]), message)

@@ -56,6 +56,18 @@ def new_socket(
     return socket
 
 
+def connection_of(frame: zmq.Frame) -> int:
+    """The connection that a frame came by, as the system numbers it.
+
+    Raises:
+        ProtocolError: the peer speaks a protocol of which ZeroMQ does not tell it.
+    """
+    try:
+        return frame.get(zmq.SRCFD)
+    except zmq.ZMQError as error:
+        raise ProtocolError("it speaks ZMTP 1 or 2, and 3 is needed") from error
+
+
 def next_frames(socket: zmq.Socket) -> list[zmq.Frame]:
     """The frames of the next message, but for those beyond ``MOST_FRAMES``: of an empty one Python keeps 800 bytes."""
     frames = [socket.recv(copy=False)]
@@ -145,9 +157,9 @@ class Link:
     def _next(self) -> Message:
         frames = next_frames(self._socket)
         size = sum(map(len, frames))
-        self._connection = self._meter.name(frames[0].get(zmq.SRCFD))
-        self._meter.allow(self._connection, size)
         try:
+            self._connection = self._meter.name(connection_of(frames[0]))
+            self._meter.allow(self._connection, size)
             if size > self._most:
                 raise ProtocolError(f"it sent {size:,} bytes where at most {self._most:,} are allowed")
             return decode([frame.buffer for frame in frames])

@@ -1,6 +1,7 @@
 """What one client does, by mistake or on purpose, costs the others nothing but its part."""
 
 import contextlib
+import json
 import math
 import sys
 import threading
@@ -277,6 +278,18 @@ def test_a_frame_that_says_it_is_larger_than_any_that_is_due_closes_the_connecti
             while stranger.recv(1 << 10):  # until the other side closes
                 pass
         assert peers.next([]) is None
+
+
+def test_who_speaks_an_old_protocol_is_refused_and_ends_nothing(capfd):
+    """ZeroMQ takes ZMTP 2, and does not tell by which connection a message of it came."""
+    hello = frame(0, json.dumps({"kind": "hello", "fields": {}, "tensors": []}).encode())
+    said, since = "", time.monotonic()
+    with Peers("tcp://127.0.0.1:*", 20) as peers, connected(port_of(peers.address)) as stranger:
+        stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x01\x05" + bytes(2) + hello)  # a DEALER without a name
+        while "it speaks ZMTP 1 or 2, and 3 is needed" not in said and time.monotonic() < since + PATIENCE:
+            assert peers.next([]) is None
+            said += "".join(capfd.readouterr())
+    assert "it speaks ZMTP 1 or 2, and 3 is needed" in said
 
 
 def test_before_the_training_a_message_is_small(capfd):

@@ -18,7 +18,7 @@ from fssl_core.network.limits import GIB, bytes_needed, own_settings
 from fssl_core.network.messages import Message, ProtocolError
 from fssl_core.network.peers import Peers
 from fssl_core.network.sockets import Link
-from tests.network.federation import PATIENCE, bytes_until_cut, free_address, shaken, tiny
+from tests.network.federation import PATIENCE, bytes_until_cut, frame, free_address, shaken, tiny
 
 BIND = "tcp://127.0.0.1:*"
 
@@ -171,6 +171,18 @@ def test_what_is_no_message_is_told_in_one_line():
         link.close(0)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 1500
+
+
+def test_a_server_that_speaks_an_old_protocol_is_told_from_a_right_one():
+    refused = frame(0, json.dumps({"kind": "refused", "fields": {}, "tensors": []}).encode())
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        client = pool.submit(join_split, address, wait=PATIENCE, timeout=PATIENCE)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"\xff" + bytes(8) + b"\x7f\x01\x06" + bytes(2) + refused)  # a ROUTER without a name
+            with pytest.raises(ProtocolError, match="is not understood: it speaks ZMTP 1 or 2, and 3 is needed"):
+                client.result(timeout=PATIENCE)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks Linux how much a connection has brought")
