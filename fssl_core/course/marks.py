@@ -62,7 +62,9 @@ def report(folder: Path, *, execute: bool = False) -> Iterator[dict[str, Any]]:
         row = _row(path, execute)
         if row is not None:
             found = True
-            yield dict.fromkeys(COLUMNS, "") | {"file": printable(file.as_posix())} | row
+            name = printable(file.as_posix())
+            name = f"'{name}" if name.startswith(("=", "+", "-", "@")) else name  # a spreadsheet would compute it
+            yield dict.fromkeys(COLUMNS, "") | {"file": name} | row
     if not found:
         raise FsslError(f"There is no module of the course below {folder}, and no other notebook with exercises.")
 

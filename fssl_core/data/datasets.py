@@ -409,7 +409,8 @@ def known_datasets() -> list[str]:
     """
     root = data_root()
     medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz"))
-    others = sorted(path.name for path in root.glob("*") if path.is_dir() and folders.is_image_folder(path))
+    folders_here = (path for path in root.glob("*") if path.name.isprintable() and path.is_dir())
+    others = sorted(path.name for path in folders_here if folders.is_image_folder(path))
     return list(dict.fromkeys([*EMBEDDED, *DOWNLOADS, COCO, *medmnist, *others]))
 
 

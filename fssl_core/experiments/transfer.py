@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -18,6 +19,8 @@ from fssl_core.training.checkpoint import full_disk_explained, load_tensors
 
 SETTINGS = "settings.json"
 DAY = 86400.0  # seconds
+LONGEST_LINE = 1 << 16  # bytes; those of today's tables have 300 at most, and of a comma pandas makes 3 kB
+TOO_WIDE = re.compile(rb"[^\n]{%d}" % (LONGEST_LINE + 1))
 
 
 def store_id() -> str:
@@ -54,12 +57,13 @@ def put(run: Run, files: Mapping[str, bytes]) -> None:
     """Make a run finished by files that another store has of it, unless it is finished already.
 
     Raises:
-        FsslError: they are of another run, of other images or code, or not what that run wrote. Nothing is kept.
+        FsslError: they are of another run, of other images or code, or not what that run wrote, or do not fit on the
+            disk. Nothing is kept.
     """
     refused = FsslError(f"What came of {run} is not what such a run writes, and is not used.")
     if any(Path(name).name != name or name.startswith(".") for name in files) or LAST not in files:
         raise refused
-    with run.locked(wait=True):
+    with full_disk_explained(runs_root()), run.locked(wait=True):
         if run.finished:
             return
         with arriving(runs_root()) as temporary:
@@ -81,7 +85,9 @@ def check_contents(folder: Path, names: Iterable[str]) -> None:
         if name.endswith(TENSORS):
             load_tensors(folder / name)
         elif name != NAME:
-            read_file(folder, name)
+            content = read_file(folder, name)
+            if name.endswith(".csv") and TOO_WIDE.search(content):
+                raise FsslError(f"{folder / name} has a line of more than {LONGEST_LINE:,} bytes: no table is so wide.")
 
 
 def move(source: Path, target: Path, names: Iterable[str]) -> None:

@@ -71,7 +71,8 @@ def counts_of_classes(counts: Mapping[str, np.ndarray], classes: Sequence[str], 
         axes.set_xlabel("client")
         clients_step, classes_step = (-(-count // 20) for count in table.shape)
         axes.set_xticks(np.arange(0, len(table), clients_step) + 0.5, range(0, len(table), clients_step))
-        axes.set_yticks(np.arange(0, len(classes), classes_step) + 0.5, classes[::classes_step], rotation=0)
+        names = [one.replace("$", r"\$") for one in classes[::classes_step]]  # two of them would be read as a formula
+        axes.set_yticks(np.arange(0, len(classes), classes_step) + 0.5, names, rotation=0)
         axes.tick_params(length=0)
     grid[0].set_ylabel("class")
     fig.colorbar(grid[-1].collections[0], ax=grid, label="images", shrink=0.9, pad=0.02)

@@ -121,7 +121,7 @@ class Artifact:
             parts.append(f"seed {every[0]}" if len(every) == 1 else f"{len(every)} seeds")
         if self.changed:
             parts.append("changed: " + ", ".join(f"{name}={value}" for name, value in self.changed.items()))
-        return " · ".join(parts)
+        return " · ".join(parts).replace("$", r"\$")  # two of them would be read as a formula
 
     def check_claims(self, results: pd.DataFrame) -> pd.DataFrame:
         """The artifact's claims judged on ``results``, as :func:`fssl_core.claims.verdict.table` shows verdicts.

@@ -74,6 +74,12 @@ def test_a_row_for_each_notebook_with_what_was_passed_and_predicted(tmp_path, ca
     assert (ben["file"], ben["passed"], ben["close"], ben["open"]) == ("ben/x.ipynb", total, "1", "")
 
 
+def test_the_name_of_a_file_is_no_formula_to_a_spreadsheet(tmp_path, capsys):
+    hand_in(tmp_path / '=HYPERLINK("x").ipynb', cell("averaging/fedavg", result("averaging/fedavg")))
+    (row,), _ = rows(tmp_path, capsys)
+    assert row["file"] == '\'=HYPERLINK("x").ipynb'
+
+
 def test_a_notebook_without_outputs_is_no_notebook_without_answers(tmp_path, capsys):
     """Before handing in, some clear what they have run."""
     hand_in(tmp_path / "cleared.ipynb", cell("averaging/fedavg"), cell("averaging/divide"))

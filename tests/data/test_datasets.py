@@ -522,6 +522,7 @@ def test_inventory_lists_what_is_there(root):
     write_cifar10(root)
     write_images(root / "pets")
     write_images(root / "broken", splits=("train",))
+    write_images(root / "x\x1b[2Jy\nfssl: forged")  # could write to the terminal
     table = inventory().set_index("name")
     assert list(table.index) == known_datasets()
     known = ["scattered-digits", "digits", "cifar10", "cifar100", "fashion-mnist", "coco"]

@@ -353,6 +353,8 @@ def forged(name, change):
         forged("provenance.json", lambda stored: {"seconds": stored["seconds"]}),
         forged("provenance.json", lambda stored: stored | {"device": ["CPU"]}),  # a set of devices could not hold it
         forged("sides.csv", lambda stored: b"a,b\n1,2,3,4\n1\n\n9,9,9,9,9"),
+        forged("sides.csv", lambda stored: b"," * 100_000),  # of a column pandas makes 3 kB
+        forged("sides.csv", lambda stored: b"a,b\n" + b"," * 100_000),
     ],
 )
 def test_what_is_no_run_is_refused(exported, stores, change):

@@ -40,6 +40,7 @@ def test_partitions_share_a_scale_and_need_a_name_for_each_class():
     even, uneven, _ = figure.axes
     assert even.collections[0].get_clim() == uneven.collections[0].get_clim() == (0, 4)
     assert (written(even), written(uneven)) == (["2"] * 4, ["4", "4"])
+    drawn(charts.counts_of_classes(counts, [r"$\x$", "b"], subtitle="s", title="t"))  # a name, and no formula
     with pytest.raises(SettingError, match="3 classes in 'even'"):
         charts.counts_of_classes(counts, ["a", "b", "c"], subtitle="s", title="t")
 

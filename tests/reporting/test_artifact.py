@@ -123,6 +123,7 @@ def test_subtitle_says_profile_data_and_seeds():
     assert artifact.subtitle(data="scattered-digits", seeds=[0, 1, 2]) == "profile laptop · scattered-digits · 3 seeds"
     assert artifact.subtitle(data="scattered-digits", seeds=[7]) == "profile laptop · scattered-digits · seed 7"
     assert artifact.subtitle(data="closed form") == "profile laptop · closed form"
+    assert artifact.subtitle(data=r"my$\set$") == r"profile laptop · my\$\set\$"  # no formula, of which this is none
     assert artifact.subtitle(data="d", seeds={"a": [0, 1], "b": [0, 1]}) == "profile laptop · d · 2 seeds"
     assert artifact.subtitle(data="d", seeds={"a": [0, 1, 2], "b": [0]}) == "profile laptop · d · 1 to 3 seeds, see n"
     changed = Artifact("monacosfl/fig6", "laptop", {"cut_layers": [1], "epochs": 3})
