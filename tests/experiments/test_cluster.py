@@ -1,5 +1,6 @@
 """Runs on Dask clusters on this machine: the same results as without one, whatever happens to a worker."""
 
+import errno
 import os
 import signal
 import socket
@@ -199,6 +200,23 @@ def test_what_arrives_damaged_is_not_taken(monkeypatch, tmp_path, damage):
         put(Run(wanted), files)
     assert not Run(wanted).finished
     assert not [path for path in (tmp_path / "mine").rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_what_does_not_fit_where_it_arrives_is_explained(monkeypatch, tmp_path):
+    from fssl_core.experiments import transfer
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS")
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "theirs"))
+    run_all([Walk()], progress=False)
+    files = transfer.content(Run(Walk()))
+    monkeypatch.setenv("FSSL_RUNS", str(tmp_path / "mine"))
+    monkeypatch.setattr(transfer, "move", full)
+    with pytest.raises(FsslError, match=r"No space left for .*mine\. .* free some space, or set FSSL_RUNS"):
+        transfer.put(Run(Walk()), files)
+    assert not Run(Walk()).finished
 
 
 @pytest.mark.parametrize("address", ["foo", "http://127.0.0.1:1", "tcp://127.0.0.1"])
