@@ -20,7 +20,7 @@ from fssl_core.course.checking import MIME
 from fssl_core.course.exercise import Exercise, exercises_of, place_of
 from fssl_core.errors import FsslError
 from fssl_core.files import open_file
-from fssl_core.notices import printable, say
+from fssl_core.notices import printable, say, visible
 from fssl_core.paths import project_root
 
 COLUMNS = ("file", "module", "exercises", "answered", "passed", "predictions", "predicted", "close", "open", "problem")
@@ -80,11 +80,14 @@ def _row(path: Path, execute: bool) -> dict[str, Any] | None:
         return {"problem": f"cannot be read: {type(error).__name__}: {printable(error)}"}
     module = _module(notebook)
     if module is None:
-        say(f"{path} has no exercise of the course and is left out.")
+        say(f"{visible(str(path))} has no exercise of the course and is left out.")
         return None
     problem = ""
     if execute:
-        print(f"fssl: executing {path}; a cell may take {CELL_SECONDS // 60} minutes, Ctrl-C ends all", file=sys.stderr)
+        print(
+            f"fssl: executing {visible(str(path))}; a cell may take {CELL_SECONDS // 60} minutes, Ctrl-C ends all",
+            file=sys.stderr,
+        )
         problem = _executed(notebook)
     results = _results(notebook)
     if not results:  # each check and prediction shows something, also of what is not answered

@@ -408,7 +408,7 @@ def known_datasets() -> list[str]:
     The validation splits of MedMNIST sets are not listed beside them.
     """
     root = data_root()
-    medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz"))
+    medmnist = sorted(MEDMNIST + path.stem for path in (root / MEDMNIST).glob("*.npz") if path.stem.isprintable())
     folders_here = (path for path in root.glob("*") if path.name.isprintable() and path.is_dir())
     others = sorted(path.name for path in folders_here if folders.is_image_folder(path))
     return list(dict.fromkeys([*EMBEDDED, *DOWNLOADS, COCO, *medmnist, *others]))

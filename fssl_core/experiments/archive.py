@@ -351,7 +351,8 @@ def _put(
             sums = [provenance.get(name, 0) for name in OVER_SESSIONS]
             whole &= all(isinstance(value, int | float) and 0 <= float(value) < inf for value in sums)
             whole &= {"seconds", "modified"} <= provenance.keys()
-            whole &= all(isinstance(provenance[name], str) for name in ("device", "commit"))
+            texts = (provenance["device"], provenance["commit"])
+            whole &= all(isinstance(text, str) and text.isprintable() for text in texts)
             for name in (name for name in members if name.endswith(".csv")):
                 read_table(arrived, name.removesuffix(".csv"))
         except (FsslError, *NOT_A_RUNS) as error:  # it names a folder that is gone when this is read

@@ -20,7 +20,7 @@ from fssl_core.training.checkpoint import full_disk_explained, load_tensors
 SETTINGS = "settings.json"
 DAY = 86400.0  # seconds
 LONGEST_LINE = 1 << 16  # bytes; those of today's tables have 300 at most, and of a comma pandas makes 3 kB
-TOO_WIDE = re.compile(rb"[^\n]{%d}" % (LONGEST_LINE + 1))
+TOO_WIDE = re.compile(rb"^[^\n]{%d}" % (LONGEST_LINE + 1), re.MULTILINE)  # without ^ tried from each byte
 
 
 def store_id() -> str:

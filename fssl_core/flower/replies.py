@@ -16,7 +16,7 @@ MOST_IMAGES = 10**9
 MOST_FIGURES = 32
 LARGEST_FIGURE = 1e30  # sums of such are finite in float32, too
 # Figures that only the server has, or that stand beside its settings.
-NOT_THEIRS = {"epoch", "best_epoch", "method", "linear_probe_accuracy"} | {
+NOT_THEIRS = {"epoch", "best_epoch", "method", "linear_probe_accuracy", "test_accuracy"} | {
     one.name for one in fields(AveragingSettings)
 }
 NPY_HEADER = 1 << 10  # bytes, and more than numpy puts in front of an array

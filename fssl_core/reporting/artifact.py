@@ -194,11 +194,14 @@ class Artifact:
             "date": datetime.now(UTC).date().isoformat(),
         }
         json.dumps(record)  # before any file is touched
-        with full_disk_explained(figures_root(), ELSEWHERE):
-            with atomic_write(self._path("png")) as file:
-                figure.savefig(file, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
-            with atomic_write(self._path("csv"), "w") as file:
-                file.write(_csv(results))
+        with (  # both are written before either takes the place of what was there
+            full_disk_explained(figures_root(), ELSEWHERE),
+            atomic_write(self._path("png")) as picture,
+            atomic_write(self._path("csv"), "w") as numbers,
+        ):
+            figure.savefig(picture, format="png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+            numbers.write(_csv(results))
+            picture.flush()
         self._saved = record
         self._write_record()
         print(f"Saved: {shown_path(self._path('png').with_suffix(''))}.{{png,csv,json}}")

@@ -11,6 +11,7 @@ import os
 import pickle
 import pickletools
 import re
+import struct
 import warnings
 import zipfile
 from collections import OrderedDict
@@ -184,13 +185,18 @@ def load_tensors(path: Path) -> dict[str, Any]:
             start = file.tell()
             if checksum.strip() != hashlib.file_digest(file, "sha256").hexdigest().encode():
                 raise CheckpointError(f"{path} is truncated or damaged: its checksum is wrong.")
+            file.seek(start)
+            if file.read(4) != b"PK\3\4":  # torch would read an older form, in which nothing is checked
+                raise CheckpointError(f"{path} cannot be read: it is no archive of tensors.")
             with zipfile.ZipFile(file) as archive:  # as torch writes it; else a few bytes could fill the memory
                 members = archive.infolist()
                 packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
                 if packed or sum(member.file_size for member in members) > file.seek(0, os.SEEK_END):
                     raise CheckpointError(f"{path} cannot be read: its tensors are compressed, or overlap.")
+                if archive.start_dir != start + _directory(file, start):
+                    raise CheckpointError(f"{path} cannot be read: it has two lists of its tensors.")
                 for member in members:
-                    if member.filename.endswith("data.pkl"):
+                    if member.filename.lower().endswith("data.pkl"):  # torch does not look at the case
                         _check_pickle(path, archive.read(member))
             file.seek(start)
             return torch.load(file, map_location="cpu", weights_only=True)
@@ -200,6 +206,26 @@ def load_tensors(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     except UNREADABLE as error:
         raise CheckpointError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _directory(file: IO[bytes], start: int) -> int:
+    """Where torch finds the list of an archive's members, from ``start`` on: at the place that the end of it states.
+
+    Python looks right before the end, so that one file could have a list for each. -1 where the two are not one.
+    """
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(start, end - 98))
+    tail = file.read()
+    wide, locator, record = tail[-98:-42], tail[-42:-22], tail[-22:]  # the first two for large ones, and by torch
+    if record[:4] != b"PK\5\6" or record[20:] != b"\0\0":  # a comment could be taken for the end
+        return -1
+    size, offset, last = *struct.unpack("<II", record[12:20]), end - 22
+    if locator[:4] == b"PK\6\7":
+        last = end - 98
+        if wide[:4] != b"PK\6\6" or struct.unpack("<Q", locator[8:16]) != (last - start,):
+            return -1
+        size, offset = struct.unpack("<QQ", wide[40:])
+    return offset if start + offset + size == last else -1
 
 
 def _check_pickle(path: Path, content: bytes) -> None:

@@ -24,6 +24,7 @@ from fssl_core.experiments.archive import KEYS, MEMBER, export_runs, import_runs
 from fssl_core.experiments.asked import runs_of
 from fssl_core.experiments.dry_run import collecting
 from fssl_core.experiments.store import Run, lock_of, run, run_all, runs_table
+from fssl_core.experiments.transfer import LONGEST_LINE, TOO_WIDE
 from fssl_core.settings import Settings
 
 
@@ -351,6 +352,7 @@ def forged(name, change):
         forged("provenance.json", lambda stored: stored | {"seconds": 10**400}),
         forged("provenance.json", lambda stored: stored | {"seconds": float("inf")}),
         forged("provenance.json", lambda stored: {"seconds": stored["seconds"]}),
+        forged("provenance.json", lambda stored: stored | {"device": "\x1b[2J"}),
         forged("provenance.json", lambda stored: stored | {"device": ["CPU"]}),  # a set of devices could not hold it
         forged("sides.csv", lambda stored: b"a,b\n1,2,3,4\n1\n\n9,9,9,9,9"),
         forged("sides.csv", lambda stored: b"," * 100_000),  # of a column pandas makes 3 kB
@@ -364,6 +366,14 @@ def test_what_is_no_run_is_refused(exported, stores, change):
     assert not list(root.glob(f"{SETTINGS[0].key}/*.json"))
     assert not list(root.parent.glob("*.json"))
     assert not [entry for entry in root.iterdir() if entry.name.startswith(".")]
+
+
+def test_long_lines_are_looked_for_once():
+    lines = (b"," * LONGEST_LINE + b"\n") * 64
+    begun = time.process_time()
+    assert not TOO_WIDE.search(lines)
+    assert TOO_WIDE.search(lines + b"," * (LONGEST_LINE + 1))
+    assert time.process_time() - begun < 10  # from each byte on it would be minutes
 
 
 def test_a_packed_list_of_runs_is_not_unpacked(exported):

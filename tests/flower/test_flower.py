@@ -308,6 +308,7 @@ BAD_REPLIES = {
     "loss nan": (with_metric("loss", float("nan")), "its figure 'loss' is 'nan' where a number of at most"),
     "loss 1e300": (with_metric("last_epoch_loss", 1e300), "its figure 'last_epoch_loss' is '1e.300' where a number of"),
     "probe": (with_metric("linear_probe_accuracy", 1.0), "its figures are not those of a round"),
+    "test": (with_metric("test_accuracy", 1.0), "its figures are not those of a round"),
     "setting": (with_metric("rounds", 9.0), "its figures are not those of a round"),
     "loss list": (with_metric("loss", [1.0, 2.0]), "its figure 'loss' is"),
     "no loss": (without("metrics", "last_epoch_loss"), "its figures are not those of a round"),

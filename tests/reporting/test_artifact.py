@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,23 @@ def test_settings_that_json_cannot_hold_leave_nothing_behind(figures):
     with pytest.raises(TypeError, match="not JSON serializable"):
         save(settings={"width": object()})
     assert not figures.exists()
+
+
+def test_a_full_disk_leaves_picture_and_numbers_of_one_run(figures, monkeypatch):
+    save()
+    (figures / "fig2.smoke.png").write_bytes(b"that of a run before")
+    before = {path.name: path.read_bytes() for path in figures.iterdir()}
+    replace = os.replace
+
+    def full(source, target):
+        if str(target).endswith(".csv"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr("fssl_core.files.os.replace", full)
+    with pytest.raises(FsslError, match="What was stored there before is untouched"):
+        save()
+    assert {path.name: path.read_bytes() for path in figures.iterdir()} == before
 
 
 def test_a_full_disk_is_explained_to_a_table_beside_the_paper_too(figures, monkeypatch):

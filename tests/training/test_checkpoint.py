@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import resource
+import struct
 import zipfile
 
 import numpy as np
@@ -236,13 +237,55 @@ def test_compressed_tensors_are_refused_before_they_fill_the_memory(tmp_path):
         load_tensors(path)
 
 
-def tensors_of(tmp_path, pickled):
+ASKING = b"\x80\x02c__builtin__\nbytearray\n\x8a\x05\x00\x00\x00\x00\x40\x85R."  # of 2 ** 38 bytes
+
+
+def written(path, content):
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    return path
+
+
+def test_an_older_form_of_tensors_is_not_read_behind_an_archive(tmp_path):
+    """What an archive says of itself is no word about the bytes before it, which torch would read."""
+    old, archive = io.BytesIO(), io.BytesIO()
+    torch.save({"x": torch.zeros(2)}, old, _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(archive, "w") as target:
+        target.writestr("x", "y")
+    with pytest.raises(CheckpointError, match="it is no archive of tensors"):
+        load_tensors(written(tmp_path / "x.tensors", old.getvalue() + archive.getvalue()))
+
+
+def test_two_lists_of_tensors_in_one_file_are_refused(tmp_path):
+    """Torch takes the one whose place is stated, Python the one before the end."""
+
+    def parts(pickled):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as target:
+            target.writestr(zipfile.ZipInfo("a/data.pkl"), pickled)
+            target.writestr(zipfile.ZipInfo("a/version"), b"3\n")
+        content = archive.getvalue()
+        size, place = struct.unpack("<II", content[-10:-2])
+        return content[:place], content[place : place + size], content[-22:]
+
+    members, listed, end = parts(ASKING)
+    harmless, other, _ = parts(b"\x80\x02}.".ljust(len(ASKING)))  # as long, so that the places in its list fit
+    content = members + listed + harmless + other + end
+    with pytest.raises(CheckpointError, match="it has two lists of its tensors"):
+        load_tensors(written(tmp_path / "x.tensors", content))
+    with pytest.raises(CheckpointError, match="it has two lists of its tensors"):  # a comment may hide one, too
+        load_tensors(written(tmp_path / "x.tensors", harmless + other + end[:-2] + b"\x01\x00 "))
+    assert load_tensors(written(tmp_path / "x.tensors", harmless + other + end)) == {}
+
+
+def tensors_of(tmp_path, pickled, name="data.pkl"):
     """A file whose tensors are described by these bytes."""
     written, changed = io.BytesIO(), io.BytesIO()
     torch.save({"x": torch.zeros(2)}, written)
     with zipfile.ZipFile(written) as source, zipfile.ZipFile(changed, "w") as target:
         for member in source.infolist():
-            target.writestr(member.filename, pickled if member.filename.endswith("data.pkl") else source.read(member))
+            described = member.filename.endswith("data.pkl")
+            called = member.filename.replace("data.pkl", name)
+            target.writestr(called, pickled if described else source.read(member))
     content = changed.getvalue()
     path = tmp_path / "x.tensors"
     path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
@@ -250,9 +293,9 @@ def tensors_of(tmp_path, pickled):
 
 
 def test_memory_that_a_file_asks_for_beside_its_tensors_is_not_taken(tmp_path):
-    asking = b"\x80\x02c__builtin__\nbytearray\n\x8a\x05\x00\x00\x00\x00\x40\x85R."  # of 2 ** 38 bytes
-    with pytest.raises(CheckpointError, match="it has '__builtin__ bytearray', which no tensors need"):
-        load_tensors(tensors_of(tmp_path, asking))
+    for name in ("data.pkl", "Data.PKL"):  # which torch reads, too
+        with pytest.raises(CheckpointError, match="it has '__builtin__ bytearray', which no tensors need"):
+            load_tensors(tensors_of(tmp_path, ASKING, name))
 
 
 def test_a_key_that_takes_for_ever_to_hash_is_not_read(tmp_path):
