@@ -169,27 +169,29 @@ def test_who_is_there_and_does_not_answer_is_dropped(kind, clock, monkeypatch):
     assert_goes_on_without_client_0(served)
 
 
-def test_the_place_of_one_who_joins_and_is_never_ready_is_free_again(clock, capfd):
-    address = free_address()
+def test_the_place_of_one_who_joins_and_is_never_ready_is_free_again(clock, capfd, monkeypatch):
+    """The deadline comes when the server waits for the first who has joined."""
+    address, receive = free_address(), Peers.next
 
-    def refusal(link: Link) -> str:
-        while True:
-            clock.ahead += PATIENCE
-            if link._socket.poll(100):
-                return link.receive(PATIENCE).fields["reason"]
+    def waiting(peers: Peers, awaited, *most):
+        if list(awaited) == [0]:
+            clock.ahead = PATIENCE
+        return receive(peers, awaited, *most)
 
     def squatter_then_client() -> None:
         link = Link(address, timeout=20)
         link.send(Message("hello", {"versions": versions(), "client": 0}))
         read_welcome(link.receive(PATIENCE))
-        assert refusal(link) == "it joined and was not ready within 300 seconds"
+        assert link.receive(PATIENCE).fields["reason"] == "it joined and was not ready within 300 seconds"
         link.close(0)
         joining(address, 0)()
 
+    monkeypatch.setattr(Peers, "next", waiting)
     served, (done,) = trained(
-        tiny(clients=1, epochs=1), address, squatter_then_client, deadline=PATIENCE, wait=math.inf
+        tiny(clients=1, epochs=1), address, squatter_then_client, deadline=PATIENCE, wait=2 * PATIENCE
     )
     done.result()
+    assert clock.ahead
     assert served.lost == {}
     assert "client 0 is gone before the start: it joined and was not ready" in capfd.readouterr().err
 
