@@ -30,6 +30,7 @@ class Range:
     high: float = math.inf
 
 
+WORD = Range(-(2**63), 2**63 - 1)  # of every whole number: torch and numpy count with 64 bits
 NAMES_DATA = "the name of a data set"  # metadata of an annotation: a run of these settings reads the set
 
 Count = Annotated[int, Range(1)]
@@ -191,7 +192,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     Args:
         name: of the setting or argument.
         value: what it was given.
-        hint: ``bool``, ``int``, ``float`` (finite), ``str``, a class, ``tuple[...]``, ``X | None``, or such with a
+        hint: ``bool``, ``int`` (64 bits), ``float`` (finite), ``str``, a class, ``tuple[...]``, ``X | None``, or such with a
             :class:`Range`, as ``Annotated[float, Range(0, 1)]``. Others are not looked at.
 
     Raises:
@@ -210,7 +211,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
                 wanted = repeat(entries[0]) if entries[-1] is ... else entries
                 return tuple(checked(name, entry, want) for entry, want in zip(value, wanted, strict=False))
         elif _is(plain, found := _python(value, plain)):
-            for bounds in ranges:
+            for bounds in (*ranges, WORD) if plain is int else ranges:
                 check_range(name, found, bounds.low, bounds.high)
             return found
     shown = type(value).__name__ if isinstance(value, Settings) else value

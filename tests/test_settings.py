@@ -207,6 +207,19 @@ def test_the_metadata_of_an_annotation_is_a_range():
         Half(half=0.6)
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**400])
+def test_a_whole_number_has_64_bits(value):
+    """A longer one may come with a peer's message, and ends as an overflow somewhere else."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Drawn(Settings):
+        seed: int = 0
+
+    assert Drawn(seed=2**63 - 1).seed == 2**63 - 1
+    with pytest.raises(SettingError, match=r"^seed=.* cannot be used: expected a number from -9\.22"):
+        Drawn(seed=value)
+
+
 def test_an_own_objective_or_client_update_has_a_name_of_its_own():
     """Its settings say no more of it: by the name of its base it would be taken for that."""
     for base in (SimCLR, FedEMA, ClientUpdate):
