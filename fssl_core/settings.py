@@ -192,8 +192,8 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     Args:
         name: of the setting or argument.
         value: what it was given.
-        hint: ``bool``, ``int`` (64 bits), ``float`` (finite), ``str``, a class, ``tuple[...]``, ``X | None``, or such with a
-            :class:`Range`, as ``Annotated[float, Range(0, 1)]``. Others are not looked at.
+        hint: ``bool``, ``int`` (64 bits), ``float`` (finite), ``str``, a class, ``tuple[...]``, ``X | None``, or such
+            with a :class:`Range`, as ``Annotated[float, Range(0, 1)]``. Others are not looked at.
 
     Raises:
         SettingError: the value is of another kind or outside the range.

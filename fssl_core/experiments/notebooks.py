@@ -171,13 +171,13 @@ def find_notebooks(ids: Sequence[str] = ()) -> list[Notebook]:
     return [notebook for notebook in notebooks if not ids or any(_matches(notebook, name) for name in ids)]
 
 
-def stored_parameters(id: str) -> dict[str, Any] | None:
-    """Name and default of each parameter that a notebook was stored with; ``None`` if the project has no such one."""
+def stored_notebook(id: str) -> Notebook | None:
+    """One of the project's notebooks; ``None`` if it has no such one."""
     try:
         (notebook,) = find_notebooks([id])
     except FsslError:
         return None
-    return notebook.as_stored()["parameters"]
+    return notebook
 
 
 def parameters_for(notebook: Notebook, values: Mapping[str, Any]) -> dict[str, Any]:

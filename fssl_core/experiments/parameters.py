@@ -9,7 +9,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import yaml
@@ -144,8 +144,28 @@ def refuse_unknown(name: str, value: Any, known: Sequence[str], notebook: str) -
         raise SettingError(name, value, f"a parameter of {notebook}: {', '.join(known)}{did_you_mean(name, known)}")
 
 
+def given_beside_overrides(sources: Iterable[str]) -> set[str]:
+    """Settings that stand in the calls to which code gives ``**overrides``.
+
+    One that is a keyword there would be given twice, a TypeError to Python. One with a variable for a value, in a
+    mapping that ``overrides`` are added to, is swept: it would be one value under the name of several.
+    """
+    found = set()
+    for call in (node for source in sources for node in ast.walk(_parsed(source)) if isinstance(node, ast.Call)):
+        unpacked = [word.value for word in call.keywords if not word.arg and "overrides" in ast.unparse(word)]
+        if unpacked:
+            found |= {word.arg for word in call.keywords if word.arg}
+        for mapping in (node for value in unpacked for node in ast.walk(value) if isinstance(node, ast.Dict)):
+            pairs = zip(mapping.keys, mapping.values, strict=True)
+            found |= {name.value for name, value in pairs if name and not isinstance(value, ast.Constant)}
+    return found
+
+
 def take_parameters(
-    notebook: str, namespace: MutableMapping[str, Any], defaults: Mapping[str, Any] | None = None
+    notebook: str,
+    namespace: MutableMapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+    given: Collection[str] = (),
 ) -> dict[str, Any]:
     """Check all parameters of a running notebook, and put literals given as text into its namespace as values.
 
@@ -153,12 +173,13 @@ def take_parameters(
         notebook: its ID, for messages.
         namespace: ``globals()`` of the notebook.
         defaults: name and default of every parameter; ``None``: as the cell that was executed declares them.
+        given: settings that the notebook's code gives by itself.
 
     Returns:
         every parameter with its value.
 
     Raises:
-        SettingError: a value of the wrong type, or a name that the notebook does not have.
+        SettingError: a value of the wrong type, a name that the notebook does not have, or a setting that is not free.
         FsslError: a parameter without a value.
     """
     parameters_cell, injected = _executed_cells(namespace.get("In", ()))
@@ -177,6 +198,9 @@ def take_parameters(
         for setting in settings if isinstance(settings, dict) else ():
             if swept := {setting, f"{setting}s"} & values.keys():  # it would be one value under the name of several
                 expected = f"{', '.join(swept)}, a parameter of its own, for this setting"
+                raise SettingError(f"{name}[{setting!r}]", settings[setting], expected)
+            if name == "overrides" and setting in given:
+                expected = f"another setting: {notebook} has values of its own for this one, in the cell of its sweep"
                 raise SettingError(f"{name}[{setting!r}]", settings[setting], expected)
     return values
 
@@ -202,13 +226,17 @@ def _executed_cells(history: Sequence[str]) -> tuple[str, str]:
     return parameters_cell, injected
 
 
+def _parsed(source: str) -> ast.Module:
+    """A cell; an empty one where it is a magic, or the reader's own experiment."""
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        return ast.Module([], [])
+
+
 def _assigned(source: str, *, annotated: bool = False) -> Iterator[str]:
     """Names that a cell assigns at its top level, or only those with an annotation."""
-    try:
-        body = ast.parse(source).body
-    except SyntaxError:
-        return  # a magic, or the reader's own experiment
-    for line in body:
+    for line in _parsed(source).body:
         if isinstance(line, ast.AnnAssign) or (isinstance(line, ast.Assign) and not annotated):
             yield from _targets(line)
 

@@ -22,8 +22,8 @@ from fssl_core.claims.judge import check_claims
 from fssl_core.claims.verdict import OURS, table
 from fssl_core.devices import cpu_name
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.notebooks import stored_parameters
-from fssl_core.experiments.parameters import changed_parameters, take_parameters
+from fssl_core.experiments.notebooks import stored_notebook
+from fssl_core.experiments.parameters import changed_parameters, given_beside_overrides, take_parameters
 from fssl_core.experiments.provenance import git_state
 from fssl_core.experiments.store import asked, stored_run
 from fssl_core.files import atomic_write
@@ -76,11 +76,11 @@ class Artifact:
             namespace: ``globals()`` of the notebook; literals given as text, as papermill passes lists, become values.
 
         Raises:
-            SettingError: a parameter that the notebook does not have, or a value of the wrong type.
-            FsslError: a parameter without a value.
+            SettingError, FsslError: as :func:`~fssl_core.experiments.parameters.take_parameters`.
         """
-        defaults = stored_parameters(id)
-        values = take_parameters(id, namespace, defaults)
+        notebook = stored_notebook(id)
+        defaults = notebook.as_stored()["parameters"] if notebook else None
+        values = take_parameters(id, namespace, defaults, given_beside_overrides(notebook.code() if notebook else ()))
         artifact = cls(id, values["profile"], changed_parameters(values, defaults or values))
         artifact._now = namespace
         artifact._taken = {name: values[name] for name in NOT_FILLED_IN if name in values}

@@ -10,6 +10,7 @@ from fssl_core.experiments.parameters import (
     changed_parameters,
     checked_value,
     declared_parameters,
+    given_beside_overrides,
     read_value,
     stored_with,
     take_parameters,
@@ -151,6 +152,23 @@ def test_a_setting_that_has_a_parameter_of_its_own_is_no_override(setting):
     cell = f"profile: str = 'smoke'\nseeds: list = []\nclients: list = []\noverrides: dict = {{{setting!r}: 3}}"
     with pytest.raises(SettingError, match=rf"overrides\['{setting}'\]=3 cannot be used: expected (seeds|clients), a"):
         take_parameters("paper/fig1", namespace_of(cell))
+
+
+def test_a_setting_that_the_code_gives_beside_the_overrides_is_none():
+    code = [
+        "%matplotlib inline",
+        "settings(profile, method=name, **overrides)",
+        "settings(profile, cut_layer=1, **(problem | {'partition': partition, 'epochs': 3} | overrides | values))",
+        "settings(profile, seed=0, **problem)",
+        "{'width': width} | overrides",
+    ]
+    given = given_beside_overrides(code)
+    assert given == {"method", "cut_layer", "partition"}
+    cell = "profile: str = 'smoke'\noverrides: dict = {}\nother: dict = {'method': 1}"
+    assert take_parameters("paper/fig1", namespace_of(cell), None, given)["other"] == {"method": 1}
+    refused = r"overrides\['method'\]='LW' cannot be used: expected another setting: paper/fig1 has values of its own"
+    with pytest.raises(SettingError, match=refused):
+        take_parameters("paper/fig1", namespace_of(cell.replace("{}", "{'method': 'LW'}")), None, given)
 
 
 def test_all_parameters_of_a_running_notebook_are_taken():

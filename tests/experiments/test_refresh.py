@@ -201,8 +201,9 @@ def test_refresh(project, capsys):
     assert good.read_text() == text
 
     stored.cells[2].source += "\nextra: int = 1"  # known when it is executed
-    stored.cells[3].source += "\nfrom fssl_core.experiments.notebooks import stored_parameters"
-    stored.cells[3].source += "\nassert stored_parameters('paper1/fig1') == {'profile': 'smoke', 'extra': extra}"
+    stored.cells[3].source += "\nfrom fssl_core.experiments.notebooks import stored_notebook"
+    stored.cells[3].source += "\nparameters = stored_notebook('paper1/fig1').as_stored()['parameters']"
+    stored.cells[3].source += "\nassert parameters == {'profile': 'smoke', 'extra': extra}"
     nbformat.write(stored, good)
     assert refresh(["paper1/fig1"]) == []
     assert nbformat.read(good, as_version=4).metadata.fssl.parameters == {"profile": "smoke", "extra": 1}
