@@ -168,6 +168,22 @@ def factors(*shapes, seed=0):
     return [torch.randn(shape, generator=numbers).requires_grad_() for shape in shapes]
 
 
+@pytest.mark.parametrize(
+    ("onednn", "avx512", "avx512_bf16", "fast"),
+    [
+        (True, True, True, True),
+        (True, True, False, False),  # supported, and slower than float32
+        (True, False, False, True),  # of another family
+        (False, False, False, False),
+    ],
+)
+def test_bfloat16_is_multiplied_where_the_cpu_has_instructions(monkeypatch, onednn, avx512, avx512_bf16, fast):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
+    assert devices.multiplies_bfloat16() == fast
+
+
 @pytest.fixture
 def without_instructions(monkeypatch):
     """A CPU on which torch has no fast products of bfloat16."""

@@ -37,7 +37,7 @@ def here(monkeypatch, tmp_path):
     def machine(share):
         measured = []
         monkeypatch.setattr(precision, "share_of_float32", lambda: measured.append(share) or share)
-        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+        monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
         precision._measured.cache_clear()
         return measured
 
