@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fssl_core import __version__
-from fssl_core.errors import FsslError, SettingError
+from fssl_core.errors import FsslError, RunsFailedError, SettingError
 from fssl_core.paths import PROFILES, data_root, figures_root, project_root, records_root, runs_root, shown_path
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        the exit status: 0, 1 when a notebook failed, 2 when the command cannot be carried out as given, 130 after
-        Ctrl-C, 141 when nobody reads what it prints any more.
+        the exit status: 0, 1 when a notebook or several runs failed, 2 when the command cannot be carried out as given,
+        130 after Ctrl-C, 141 when nobody reads what it prints any more.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except FsslError as error:
         print(f"fssl: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, RunsFailedError) else 2
     except OSError as error:  # of a file or folder that is not the store's, such as build or FSSL_FIGURES
         print(f"fssl: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         return 2

@@ -29,7 +29,11 @@ def default_device() -> torch.device:
     """
     name = os.environ.get("FSSL_DEVICE")
     if not name:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        if (named := os.environ.get("CUDA_VISIBLE_DEVICES", "")) not in ("", "-1"):
+            notice(f"CUDA_VISIBLE_DEVICES={named} names GPUs and torch can use none of them: computing on the CPU.")
+        return torch.device("cpu")
     return check_device(name, "FSSL_DEVICE")
 
 

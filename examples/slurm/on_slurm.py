@@ -10,6 +10,7 @@ import argparse
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ from dask_jobqueue import SLURMCluster
 from fssl_core.paths import data_root, project_root, runs_root
 
 LOGS = project_root() / "build" / "slurm"
-KEPT = ("OMP_NUM_THREADS", "FSSL_DEVICE")  # variables of this shell that jobs get, too
+KEPT = ("OMP_NUM_THREADS", "FSSL_DEVICE", "FSSL_SAVE_EVERY")  # variables of this shell that jobs get, too
 
 
 def slurm_cluster(arguments: argparse.Namespace) -> SLURMCluster:
@@ -49,7 +50,8 @@ def main() -> int:
     """Returns the command's exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=4, metavar="N", help="at a time; default: 4")
-    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="of a job; default: 1")
+    text = "of a job, which computes a run at a time; default: 1"
+    parser.add_argument("--gpus", type=int, default=1, choices=(0, 1), help=text)
     parser.add_argument("--cpus", type=int, default=4, metavar="N", help="of a job; default: 4")
     parser.add_argument("--memory", default="32GB", metavar="SIZE", help="of a job; default: 32GB")
     parser.add_argument("--walltime", default="24:00:00", metavar="TIME", help="of a job; default: 24:00:00")
@@ -70,7 +72,13 @@ def main() -> int:
         environment = {**os.environ, "DASK_SCHEDULER_ADDRESS": cluster.scheduler_address}
         if not arguments.gpus:
             environment["FSSL_RESOURCES"] = ""  # or runs at `gpu` and `paper` would wait for a GPU
-        return subprocess.run(arguments.command, env=environment).returncode
+        # dask_jobqueue ends this process at Ctrl-C, with status 0. The command gets it, too, and is waited for.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        command = subprocess.Popen(arguments.command, env=environment)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: command.send_signal(signal.SIGINT))
+        status = command.wait()
+        return status if status >= 0 else 128 - status
 
 
 if __name__ == "__main__":

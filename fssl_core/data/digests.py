@@ -55,9 +55,9 @@ def digest_files(location: Path, files: Sequence[Path]) -> str:
     cache = runs_root() / "digests.json"
     try:
         now = stamp(location, files)
-        kept = _kept(cache).get(str(location.resolve()))
-        if kept and kept[0] == now:
-            return kept[1]
+        entry = f"{now} {location.resolve()}"  # machines that share the runs may have images of their own at one path
+        if kept := _kept(cache).get(entry):
+            return kept
         if (size := sum(path.stat().st_size for path in files)) > LARGE:
             notice(f"reading {size / 2**30:.0f} GiB of {location} once, to know these images again")
         with ThreadPoolExecutor() as threads:  # hashing leaves Python's lock free
@@ -67,7 +67,7 @@ def digest_files(location: Path, files: Sequence[Path]) -> str:
         raise DataError(f"{error.filename or location} cannot be read ({error.strerror}).") from error
     digest = hashlib.sha256(f"readers {READERS}\n{listed}".encode(errors="surrogateescape")).hexdigest()[:DIGITS]
     with suppress(OSError):  # else it is computed again next time
-        write_json(cache, {**_kept(cache), str(location.resolve()): [now, digest]})
+        write_json(cache, {**_kept(cache), entry: digest})
     return digest
 
 
@@ -81,13 +81,11 @@ def _sum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _kept(cache: Path) -> dict[str, list[str]]:
-    """By location, the stamp of its files and their digest."""
+def _kept(cache: Path) -> dict[str, str]:
+    """By the stamp of files and their location, their digest."""
     try:
         stored = json.loads(cache.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     entries = stored.items() if isinstance(stored, dict) else ()
-    return {
-        location: kept for location, kept in entries if isinstance(kept, list) and list(map(type, kept)) == [str, str]
-    }
+    return {entry: digest for entry, digest in entries if isinstance(digest, str)}

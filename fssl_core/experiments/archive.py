@@ -280,7 +280,7 @@ def take_recorded(runs: Iterable[Run]) -> None:
         return
     asked = {run.settings.key: run for run in runs}
     for path, known in recorded_keys().items():
-        kept = {key: asked[key] for key in sorted(asked.keys() & known) if not asked[key].finished}
+        kept = {key: asked[key] for key in sorted(asked.keys() & known) if _is_missing(asked[key])}
         if not kept:
             continue
         if choice != "1" and not in_kernel():
@@ -298,6 +298,13 @@ def take_recorded(runs: Iterable[Run]) -> None:
                 f"{plural(others, 'run')} recorded in {shown_path(path)} not taken: of other images or other code, or "
                 "being computed."
             )
+
+
+def _is_missing(run: Run) -> bool:
+    """Neither finished nor damaged, which whoever computes it is told."""
+    with suppress(FsslError):
+        return not run.finished
+    return False
 
 
 def _check_space(path: Path, members: list[zipfile.ZipInfo], folder: Path) -> None:

@@ -19,11 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
+
+from fssl_core.devices import default_device
 from fssl_core.errors import FsslError, SettingError, first_line
 from fssl_core.experiments.display import Running
 from fssl_core.experiments.local import failed
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep, watched_from_elsewhere
-from fssl_core.experiments.schedule import Schedule
+from fssl_core.experiments.schedule import Schedule, one_line
 from fssl_core.experiments.store import Run
 from fssl_core.experiments.transfer import content, put, store_id
 from fssl_core.notices import say
@@ -250,6 +253,9 @@ def compute_run(job: Job, *needed: Result) -> Result:
                 f"The worker {worker.address} would compute another {run} than the one that is wanted, which {other} "
                 f"({differences(job.identity, run.identity())}). Give it the same code and images."
             )
+        offered = worker.state.total_resources.get("GPU") and not os.environ.get("FSSL_DEVICE")
+        if offered and default_device().type == "cpu":
+            raise FsslError(f"The worker {worker.address} offers a GPU, and torch finds none there. Stop it.")
         last_event = -EVENT_SECONDS
 
         def tell(running: Running) -> None:
@@ -267,5 +273,8 @@ def compute_run(job: Job, *needed: Result) -> Result:
                 run.compute(sweep, wait=True)
         except _NotWanted:
             raise FsslError(f"{run} is not wanted any more.") from None
+        except torch.AcceleratorError as error:  # nothing computes on the device in this process any more
+            say(f"{run} failed: {one_line(error)} This worker ends, and another goes on.")
+            os._exit(1)
         same_store = store_id() == job.store
         return Result(job.settings, sweep.computed > 0, None if same_store else content(run))

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import ClassVar, Protocol
 
+import torch
+
 from fssl_core.errors import FsslError
 from fssl_core.experiments.own_code import registered_here, with_nested
 from fssl_core.experiments.progress import DRAW_SECONDS, Current, Sweep
@@ -65,6 +67,11 @@ class Local:
     def _compute_here(self, run: Runnable, schedule: Schedule, sweep: Sweep) -> None:
         try:
             finished = run.compute(sweep, wait=False)
+        except torch.AcceleratorError as error:
+            raise FsslError(
+                f"{sweep.title(run)} failed: {one_line(error)} After this nothing computes on the device in this "
+                "process. Run again in another one (restart a notebook's kernel): what is finished is stored."
+            ) from error
         except Exception as error:
             failed(run, error, schedule, sweep)
         else:
@@ -175,17 +182,15 @@ class Helpers(threading.Thread):
             return
         del self.busy[worker.connection]
         self.sweep.end(current, computed=kind == "computed")
-        if kind == "died":
-            worker.end()
+        if kind in ("died", "failed"):
+            worker.end()  # after some errors of a GPU nothing computes in its process any more
             self.free.append(worker.part)
             advice = "Was it out of memory? Run again to go on from its last checkpoint."
-            error = FsslError(f"The process that computed {self.sweep.title(run)} was killed. {advice}")
-            failed(run, error, self.schedule, self.sweep)
+            killed = f"The process that computed {self.sweep.title(run)} was killed. {advice}"
+            failed(run, unpacked(*values) if kind == "failed" else FsslError(killed), self.schedule, self.sweep)
             return
         self.idle.append(worker)
-        if kind == "failed":
-            failed(run, unpacked(*values), self.schedule, self.sweep)
-        elif kind == "held":
+        if kind == "held":
             self.schedule.is_held(run)
         elif kind == "unknown":
             self._leave_all(*values)

@@ -44,7 +44,7 @@ class Sweep:
         self.names = telling(rows, varying)
         self.rows = {run.settings.key: row for run, row in zip(runs, rows, strict=True)}
         # By key, in order: those that are neither finished nor being computed.
-        self.waiting = {run.settings.key: self.rows[run.settings.key] for run in runs if not run.finished}
+        self.waiting = {run.settings.key: self.rows[run.settings.key] for run in runs if not finished(run)}
         self.expected = {key: durations.expected(row) for key, row in self.waiting.items()}  # seconds
         self.running: list[Current] = []
         self.began, self.drawn, self.computed = time.monotonic(), 0.0, 0

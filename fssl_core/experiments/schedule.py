@@ -50,7 +50,12 @@ class Schedule:
         if key in known:
             return
         known.add(key)
-        if not run.finished:
+        try:
+            finished = run.finished
+        except FsslError as error:  # damaged: the others are computed all the same
+            self.errors.append((run, error))
+            return
+        if not finished:
             needed = [self._find(settings) for settings in run.settings.needs] if self._ahead else []
             for other in needed:
                 self._add(other, known)

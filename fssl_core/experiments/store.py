@@ -45,7 +45,7 @@ from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
 from fssl_core.experiments.local import Executor, Local
 from fssl_core.experiments.manifest import LAST, LEFT_OUT, check_files, finish, listed_files, read_file, read_json
-from fssl_core.experiments.progress import Sweep, active, watched
+from fssl_core.experiments.progress import Sweep, active, finished, watched
 from fssl_core.experiments.provenance import Session
 from fssl_core.experiments.schedule import Schedule
 from fssl_core.files import atomic_write, write_json
@@ -399,7 +399,7 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
         return pd.DataFrame([{**flat(handle.settings.as_dict()), "key": handle.settings.key} for handle in handles])
     digests = digests_of(handle.settings for handle in handles)  # once for all: a large folder takes a second
     runs = {handle.settings.key: Run(handle.settings, digests) for handle in handles}
-    if not all(handle.finished for handle in runs.values()):
+    if not all(map(finished, runs.values())):
         _take_recorded(runs.values())
         _check_data(runs.values(), digests)
         _compute(list(runs.values()), progress=progress, workers=workers)
@@ -525,7 +525,7 @@ def _check_data(runs: Iterable[Run], digests: Mapping[str, str | None]) -> None:
     if os.environ.get("DASK_SCHEDULER_ADDRESS"):
         return
     absent = {name for name, digest in digests.items() if digest is None}
-    needed = [handle.settings.data_sets & absent for handle in runs if absent and not handle.finished]
+    needed = [handle.settings.data_sets & absent for handle in runs if absent and not finished(handle)]
     missing = missing_datasets(sorted(set().union(*needed)))
     if missing:
         raise DataError(" ".join(dict.fromkeys(missing.values())))

@@ -39,7 +39,10 @@ REMEDIES = {  # of errors of the disk, what happened and what helps
     errno.EFBIG: ("A file is larger than this process may write, in", "raise the limit (ulimit -f)"),
     errno.EACCES: ("There is no permission to write", "change its permissions"),
     errno.EPERM: ("There is no permission to write", "change its permissions"),
-    errno.ENOSYS: ("The file system has no locks (flock), for", "mount it with them"),
+    **dict.fromkeys(
+        (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP),
+        ("The file system has no locks (flock), for", "mount it with them"),
+    ),
     errno.EROFS: ("The disk is read-only that holds", "mount it for writing"),
     errno.ENOTDIR: ("There is a file where a folder should be:", "move it away"),
     errno.EISDIR: ("There is a folder where a file should be:", "move it away"),

@@ -1,6 +1,7 @@
 """Sets of one name are told apart by what their files hold; who has not changed is not read again."""
 
 import os
+import shutil
 
 import pytest
 import torch
@@ -83,6 +84,19 @@ def test_a_known_set_is_not_read_again(photos, monkeypatch):
     before = data_digest("pets")
     monkeypatch.setattr(digests, "_sum", lambda path: pytest.fail(f"{path} was read again"))
     assert data_digest("pets") == before
+
+
+def test_machines_with_images_of_their_own_at_one_path_read_them_once(photos, monkeypatch):
+    others, away = photos.with_name("others"), photos.with_name("away")
+    shutil.copytree(photos, others)
+    for _ in range(2):
+        before = data_digest("pets")
+        photos.rename(away)
+        others.rename(photos)
+        assert data_digest("pets") == before
+        photos.rename(others)
+        away.rename(photos)
+        monkeypatch.setattr(digests, "_sum", lambda path: pytest.fail(f"{path} was read again"))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"a": 3}', '{"a": [1, 2]}', "[" * 100_000, "\udcff"])

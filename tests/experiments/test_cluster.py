@@ -102,6 +102,13 @@ def test_results_are_those_without_a_cluster(folder, monkeypatch, tmp_path, caps
     assert left.items() <= stored.items()
 
 
+def test_an_error_of_a_gpu_ends_its_worker_and_no_run(folder):
+    runs = [Walk(seed=30, faults=True), Walk(seed=31)]
+    run_all(runs, progress=False)
+    assert (folder / "died-30").exists()
+    assert set(log(folder)["seed"]) == {30, 31}
+
+
 @pytest.mark.parametrize("dies", ["step 2", "save 2"])
 def test_a_run_goes_on_where_its_worker_was_killed(folder, monkeypatch, tmp_path, dies):
     runs = [Walk(seed=200 + len(dies), dies=dies), Walk(seed=201)]

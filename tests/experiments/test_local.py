@@ -19,6 +19,7 @@ from fssl_core.experiments.schedule import Schedule
 from fssl_core.experiments.store import Run, run, run_all
 from fssl_core.federation.aggregation import RULES
 from fssl_core.models import ARCHITECTURES, build_backbone
+from tests.experiments import toy_runs
 from tests.experiments.toy_runs import Sum, Walk, contents, log
 from tests.processes import PATIENCE, wait_until
 
@@ -120,6 +121,32 @@ def test_an_error_leaves_the_others_and_comes_in_the_end(root, only_workers, cap
         run_all([*runs, Walk(seed=6, wrong=True)], workers=2, progress=False)
     assert str(raised.value).count("wrong=True cannot be used") == 2
     assert "seed 5" in str(raised.value)
+
+
+def test_an_error_of_a_gpu_fails_one_run(root, only_workers):
+    runs = [Walk(seed=0, faults=True), *(Walk(seed=seed) for seed in range(1, 5))]
+    with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
+        run_all(runs, workers=2, progress=False)
+    assert [Run(one).finished for one in runs] == [False, True, True, True, True]
+
+
+def test_after_an_error_of_a_gpu_this_process_goes_no_further(root, monkeypatch):
+    monkeypatch.setattr(toy_runs, "faulty", set())
+    runs = [Walk(seed=0), Walk(seed=1, faults=True), Walk(seed=2)]
+    with pytest.raises(FsslError, match=r"seed 1.* failed: .*illegal memory access.*Run again in another one"):
+        run_all(runs, workers=1, progress=False)
+    assert [Run(one).finished for one in runs] == [True, False, False]
+    assert toy_runs.faulty == {os.getpid()}
+
+
+def test_a_damaged_run_leaves_the_others(root):
+    runs = [Walk(seed=seed) for seed in range(3)]
+    run_all(runs[:2], progress=False)
+    (Run(runs[0]).folder / "provenance.json").write_text('{"cut')
+    with pytest.raises(FsslError, match="is damaged"):
+        run_all([*runs, Sum(walks=(runs[1],))], progress=False)
+    assert Run(runs[2]).finished
+    assert Run(Sum(walks=(runs[1],))).finished
 
 
 def test_a_killed_worker_is_an_error_and_its_run_goes_on_at_the_next_call(root, only_workers, monkeypatch):

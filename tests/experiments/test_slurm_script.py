@@ -1,6 +1,7 @@
 """The script for Slurm, with commands of that name that start its jobs on this machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.toy_runs import Walk, log
+from tests.processes import PATIENCE, wait_until
 
 pytest.importorskip("dask_jobqueue")
 SCRIPT = Path(__file__).parents[2] / "examples" / "slurm" / "on_slurm.py"
@@ -17,6 +19,7 @@ setsid bash {folder}/job.sh > {folder}/job.log 2>&1 &
 echo "Submitted batch job $!"
 """
 SCANCEL = """#!/bin/bash
+touch {folder}/cancelled
 kill -- -"$1" 2>/dev/null
 exit 0
 """
@@ -27,18 +30,41 @@ print(run_all([Walk(seed=0), Walk(seed=1)])["key"].tolist())
 """
 
 
-def test_jobs_of_slurm_compute_the_runs_of_a_command(tmp_path, monkeypatch):
+@pytest.fixture
+def variables(tmp_path):
+    """Of a machine with Slurm."""
     (tmp_path / "bin").mkdir()
     for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
         (tmp_path / "bin" / name).write_text(text.format(folder=tmp_path))
         (tmp_path / "bin" / name).chmod(0o755)
-    variables = {
+    return {
         **os.environ,
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(sys.path),
         "FSSL_RUNS": str(tmp_path / "runs"),
         "TOY_FOLDER": str(tmp_path),
     }
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_script_lets_its_command_end_and_takes_its_jobs_away(variables, tmp_path, sent):
+    """At Ctrl-C dask_jobqueue would end it with status 0, and kill the command."""
+    waits = f"import time, pathlib; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); time.sleep({PATIENCE})"
+    command = [sys.executable, str(SCRIPT), "--jobs", "1", "--", sys.executable, "-c", waits]
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as script:
+        wait_until((tmp_path / "begun").exists)
+        wait_until((tmp_path / "job.sh").exists)
+        if sent == signal.SIGINT:
+            os.killpg(script.pid, sent)  # as a terminal does
+        else:
+            script.send_signal(sent)
+        _, said = script.communicate(timeout=PATIENCE)
+    assert "KeyboardInterrupt" in said  # the command's
+    assert script.returncode == 130
+    assert (tmp_path / "cancelled").exists()
+
+
+def test_jobs_of_slurm_compute_the_runs_of_a_command(variables, tmp_path):
     command = [sys.executable, str(SCRIPT), "--jobs", "1", "--sbatch=--partition=quick", "--", sys.executable, "-c"]
     done = subprocess.run([*command, COMMAND], env=variables, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,8 @@ from fssl_core.notices import notice
 from fssl_core.random import generator
 from fssl_core.settings import Settings
 
+faulty = set()  # this process, if so
+
 
 @dataclass(frozen=True, kw_only=True)
 class Walk(Settings):
@@ -24,9 +26,13 @@ class Walk(Settings):
     stops: str = ""  # "step 2": waits there for the file "go"
     dies: str = ""  # "step 2": killed there, after the save; "save 2": at the save
     wrong: bool = False
+    faults: bool = False  # once: an error of a GPU, after which the process cannot compute any more
 
     def execute(self, run, progress):
         notice("a walk was begun")
+        if (self.faults and not self._has_been("died")) or faulty:
+            faulty.add(os.getpid())
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
         state = run.checkpoint.load() or {"step": 0, "x": torch.zeros(64, 64)}
         progress(state["step"], self.steps)
         if self.wrong:
