@@ -15,7 +15,7 @@ A method of your own is a line in :data:`METHODS`, see :func:`averaged` and ``do
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,7 +43,7 @@ from fssl_core.training.settings import TrainingSettings
 from fssl_core.training.split import SplitSettings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Size:
     """A profile's own: whole batches for every client, and rounds for the four layers of layer-wise training."""
 
@@ -61,34 +61,38 @@ class Size:
     alone: int  # clients of whom each trains alone, for comparison
     probe_epochs: int
     neighbours: int  # of kNN
-    decoder: dict[str, Any]  # the attacks
-    search: dict[str, Any]
+    decoder: dict[str, Any] = field(default_factory=dict)  # the attacks, where not as their settings have it
+    search: dict[str, Any] = field(default_factory=dict)
 
 
 _DIGITS = {"dataset": "scattered-digits", "augmentation": "digits", "architecture": "resnet10"}
 _CIFAR = {"dataset": "cifar10", "augmentation": "simclr-cifar", "architecture": "resnet18", "width": 64}
+_GPU = Size(
+    images=_CIFAR, clients=10, rounds=4, tuning_rounds=4, local_epochs=1, batch=100, client_batch=10, middle_cut=9,
+    first_phase=1, first_batch=50, second_batch=250, alone=2, probe_epochs=100, neighbours=200,
+)  # fmt: skip
 SIZES = {
     "smoke": Size(
-        _DIGITS | {"train_images": 100, "width": 8},
-        *(5, 4, 4, 1, 20, 20, 5, 1, 20, 50, 1, 10, 20),
-        {"attacker_images": 40, "decoder": "res_normN0C8", "epochs": 2, "test_images": 8},
-        {"iterations": 10},
+        images=_DIGITS | {"train_images": 100, "width": 8},
+        clients=5, rounds=4, tuning_rounds=4, local_epochs=1, batch=20, client_batch=20, middle_cut=5,
+        first_phase=1, first_batch=20, second_batch=50, alone=1, probe_epochs=10, neighbours=20,
+        decoder={"attacker_images": 40, "decoder": "res_normN0C8", "epochs": 2, "test_images": 8},
+        search={"iterations": 10},
     ),
     "laptop": Size(
-        _DIGITS | {"train_images": 2000, "width": 16},
-        *(10, 12, 12, 2, 40, 10, 5, 3, 20, 50, 4, 50, 20),
-        {"attacker_images": 40},
-        {},
+        images=_DIGITS | {"train_images": 2000, "width": 16},
+        clients=10, rounds=12, tuning_rounds=12, local_epochs=2, batch=40, client_batch=10, middle_cut=5,
+        first_phase=3, first_batch=20, second_batch=50, alone=4, probe_epochs=50, neighbours=20,
+        decoder={"attacker_images": 40},
     ),
-    "workstation": Size(
-        _CIFAR | {name: REAL[name] for name in ("train_images", "width")} | {"architecture": "resnet10"},
-        *(10, 12, 4, 1, 50, 10, 5, 2, 50, 250, 2, 100, 200),
-        {},
-        {},
+    "workstation": replace(
+        _GPU,
+        images=_CIFAR | {name: REAL[name] for name in ("train_images", "width")} | {"architecture": "resnet10"},
+        rounds=12, batch=50, middle_cut=5, first_phase=2,
     ),
-    "gpu": Size(_CIFAR, 10, 4, 4, 1, 100, 10, 9, 1, 50, 250, 2, 100, 200, {}, {}),
-    "paper": Size(_CIFAR, 10, 40, 40, 5, 100, 10, 9, 15, 50, 250, 2, 100, 200, {}, {}),
-}
+    "gpu": _GPU,
+    "paper": replace(_GPU, rounds=40, tuning_rounds=40, local_epochs=5, first_phase=15),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

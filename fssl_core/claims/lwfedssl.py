@@ -33,7 +33,7 @@ from fssl_core.claims.rules import (
     within,
 )
 from fssl_core.costs.activations import client_memory
-from fssl_core.costs.layerwise import DROPOUT_UNITS, GB, build_encoder, resources
+from fssl_core.costs.layerwise import DROPOUT_UNITS, GB, METHODS, build_encoder, resources
 from fssl_core.federation.schedule import schedule
 from fssl_core.papers.names import as_printed
 from fssl_core.papers.reference import paper_table, paper_value, printed_cells
@@ -98,7 +98,7 @@ def _count(
     worst_case: bool = False,
 ) -> float:
     """By closed forms, at the paper's sizes; memory without what a process holds beside the training."""
-    kind = {LAYERWISE: "layer-wise", PROGRESSIVE: "progressive"}.get(method, "end-to-end")
+    kind, _ = METHODS[method]
     sizes = {"image_size": image_size, "patch_size": PATCHES[image_size]}
     units = len(build_encoder(architecture, **sizes).units)
     stages = None if kind == "end-to-end" else units // layers_per_stage

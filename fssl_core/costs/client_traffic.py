@@ -76,7 +76,7 @@ def _layerwise(s: LayerwiseSettings, data: Dataset) -> float:
 def _split(s: SplitSettings, data: Dataset) -> float:
     steps = min(map(len, s.divide(data))) // s.client_batch
     backbone = build_backbone(
-        s.architecture, width=s.width, norm=s.norm, image_size=data.image_size, channels=data.channels
+        s.architecture, width=s.width, norm=s.norm, image_size=data.image_size, channels=data.channels, values=False
     )
     in_epoch = {
         sampled: sum(

@@ -249,7 +249,7 @@ def compute_table(
     """
     rows = []
     for architecture in architectures:
-        backbone = build_backbone(architecture, width=width, norm=norm, image_size=image_size)
+        backbone = build_backbone(architecture, width=width, norm=norm, image_size=image_size, values=False)
         shape = (backbone.channels, image_size, image_size)
         whole = fl_moco_model(backbone)
         whole_macs = forward_macs(whole, shape).total

@@ -153,7 +153,7 @@ def traffic_table(
         check_choice("rule", rule, RULES)
     rows = []
     for architecture in architectures:
-        backbone = build_backbone(architecture, image_size=image_size)
+        backbone = build_backbone(architecture, image_size=image_size, values=False)
         for cut_layer in cut_layers(backbone):
             one_way = split_traffic(backbone, cut_layer, images=images, syncs=syncs, rule="one-way")
             for rule in rules:

@@ -178,12 +178,15 @@ def write_notebook(path: Path, notebook: NotebookNode) -> None:
         file.write(nbformat.v4.writes(notebook) + "\n")
 
 
-def fill(cells: Sequence[NotebookNode], texts: Mapping[str, str]) -> None:
-    """Write each text between the two marks with its name, wherever Markdown cells have them."""
+def fill(cells: Sequence[NotebookNode], texts: Mapping[str, str]) -> dict[str, int]:
+    """Write each text between the two marks with its name, wherever Markdown cells have them; by name, in how many."""
+    places = dict.fromkeys(texts, 0)
     for cell in (cell for cell in cells if cell.cell_type == "markdown"):
         for name, text in texts.items():
             marked = re.compile(rf"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
-            cell.source = marked.sub(lambda match, text=text: f"{match[1]}\n\n{text}\n\n{match[2]}", cell.source)
+            cell.source, count = marked.subn(lambda at, text=text: f"{at[1]}\n\n{text}\n\n{at[2]}", cell.source)
+            places[name] += count
+    return places
 
 
 def keep_smoke(stored: NotebookNode, notebook: Notebook) -> None:

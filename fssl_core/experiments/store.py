@@ -39,7 +39,7 @@ from fssl_core import resources
 from fssl_core.data import outlines
 from fssl_core.data.datasets import data_digest
 from fssl_core.data.missing import missing_datasets
-from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError, first_line
+from fssl_core.errors import DataError, FsslError, OtherRunError, SettingError
 from fssl_core.experiments import dry_run, own_code
 from fssl_core.experiments.display import plural, views
 from fssl_core.experiments.durations import Durations
@@ -294,8 +294,9 @@ class Run:
         if self.checkpoint.exists:
             try:
                 earlier = self.provenance
-            except FsslError as error:  # it decides no result, and the checkpoint is worth more
-                say(f"{first_line(error).partition(' Delete')[0]} What was computed before is used; its time is lost.")
+            except FsslError:  # it decides no result, and the checkpoint is worth more
+                path = self.folder / "provenance.json"
+                say(f"{path} is damaged or cannot be read. What was computed before is used; its time is lost.")
         session = Session(earlier, getattr(self.settings, "precision", None))
 
         def record() -> None:
@@ -344,7 +345,7 @@ def lock_of(folder: Path) -> FileLock:
     return FileLock(folder / "lock", fallback_to_soft=False)
 
 
-asked: set[str] = set()  # keys of the runs that this process asked for; a notebook's set-up starts it anew
+asked_keys: set[str] = set()  # of the runs that this process asked for; a notebook's set-up starts it anew
 
 
 def run(settings: Settings, *, progress: bool = True) -> Run:
@@ -360,7 +361,7 @@ def run(settings: Settings, *, progress: bool = True) -> Run:
         KeyboardInterrupt: the next call resumes; in a notebook this takes one line.
     """
     handle = Run(settings)
-    asked.add(settings.key)
+    asked_keys.add(settings.key)
     if dry_run.collected([settings]):
         return handle
     if not handle.finished:
@@ -394,7 +395,7 @@ def run_all(settings: Sequence[Settings], *, progress: bool = True, workers: int
     if workers is not None:
         resources.workers(workers)  # a wrong number is refused where all runs are stored, too
     handles = [Run(item) for item in settings]
-    asked.update(handle.settings.key for handle in handles)
+    asked_keys.update(handle.settings.key for handle in handles)
     if dry_run.collected([handle.settings for handle in handles]):
         return pd.DataFrame([{**flat(handle.settings.as_dict()), "key": handle.settings.key} for handle in handles])
     digests = digests_of(handle.settings for handle in handles)  # once for all: a large folder takes a second

@@ -27,7 +27,7 @@ ARCHITECTURES: dict[str, Callable[..., Backbone]] = {
     "mobilenetv2-imagenet": partial(mobilenetv2, "mobilenetv2-imagenet", strides="imagenet"),
     "resnet18-imagenet": partial(resnet_imagenet, "resnet18-imagenet"),
     "vgg16": partial(vgg16, "vgg16"),
-    **{f"{name}-modular": partial(modular, f"{name}-modular") for name in CUTS},
+    **{f"{name}-modular": partial(modular, name) for name in CUTS},
     **{name: partial(vit, name, depth=depth) for name, depth in VITS.items()},
 }
 

@@ -279,15 +279,14 @@ def joined(client: Backbone, rest: Backbone) -> Backbone:
     return Backbone(units, feature_dim=rest.feature_dim, **options)
 
 
-def modular(name: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:
+def modular(architecture: str, *, width: int, norm: str, image_size: int, channels: int) -> Backbone:
     """A whole network of both modules, cut as in the paper: ``norm`` in the client module, batch norm behind it.
 
-    It is trained from end to end in Table 5: FedSimCLR with another norm after its first convolutions. ``name`` is a
-    key of ``CUTS``, then ``-modular``; the other arguments are those of :func:`client_module`.
+    It is trained from end to end in Table 5: FedSimCLR with another norm after its first convolutions. The arguments
+    are those of :func:`client_module`.
     """
-    architecture = name.removesuffix("-modular")
     stack = plain_stack(architecture, CUTS[architecture], width=width, channels=channels)
     client = _client_module(architecture, stack, image_size, norm)
     backbone = joined(client, _remaining_backbone(architecture, stack, image_size, "batch"))
-    backbone.name = name
+    backbone.name = f"{architecture}-modular"
     return backbone

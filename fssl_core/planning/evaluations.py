@@ -44,7 +44,7 @@ from fssl_core.training.resistance import ResistanceSettings
 DOUBLE_BACKWARD = 3  # passes of a gradient that is matched, beside its own
 
 
-def client_module(target: Settings, data: Dataset) -> nn.Module:
+def client_model(target: Settings, data: Dataset) -> nn.Module:
     """What ``client_model`` gives, without values."""
     model = built(target, data)
     return model.client_module if isinstance(target, AveragingSettings) else model[0]
@@ -173,7 +173,7 @@ def _inversion(s: InversionSettings) -> Work:
     training = evaluation = steps = held = 0.0
     groups = set()
     for target in s.targets:
-        client = counted(target, "client model", lambda target=target: (client_module(target, data), data.shape))
+        client = counted(target, "client model", lambda target=target: (client_model(target, data), data.shape))
         decoder = counted(
             target,
             f"decoder {s.decoder}",
@@ -200,7 +200,7 @@ def _inversion(s: InversionSettings) -> Work:
 def _reconstruction(s: ReconstructionSettings) -> Work:
     first = getattr(s.target, "phase1", s.target)
     data = data_of(first)
-    client = counted(first, "client model", lambda: (client_module(first, data), data.shape))
+    client = counted(first, "client model", lambda: (client_model(first, data), data.shape))
     views = 2 if hasattr(s.target, "phase1") else 1
     step = client.inner_trained
     if s.gradient and getattr(s.threat, "knows_gradient", False):

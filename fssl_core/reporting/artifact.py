@@ -25,7 +25,7 @@ from fssl_core.errors import FsslError, SettingError
 from fssl_core.experiments.notebooks import stored_notebook
 from fssl_core.experiments.parameters import changed_parameters, given_beside_overrides, take_parameters
 from fssl_core.experiments.provenance import git_state
-from fssl_core.experiments.store import asked, stored_run
+from fssl_core.experiments.store import asked_keys, stored_run
 from fssl_core.files import atomic_write
 from fssl_core.papers.records import about_record
 from fssl_core.papers.reference import WORKS
@@ -84,7 +84,7 @@ class Artifact:
         artifact = cls(id, values["profile"], changed_parameters(values, defaults or values))
         artifact._now = namespace
         artifact._taken = {name: values[name] for name in NOT_FILLED_IN if name in values}
-        asked.clear()
+        asked_keys.clear()
         return artifact
 
     def _check_current(self, *tables: pd.DataFrame | None) -> None:
@@ -94,7 +94,7 @@ class Artifact:
             tables: of what is shown; of runs, they have their keys.
         """
         keys = {key for table in tables if table is not None and "key" in table for key in table["key"].dropna()}
-        if self._taken and not keys <= asked:
+        if self._taken and not keys <= asked_keys:
             raise FsslError(
                 "These are results of before the set-up, perhaps of another profile: run the cells of the sweep again, "
                 "and all below them. Runs that are finished take no time."

@@ -1,7 +1,6 @@
 """What ``notebooks/index.ipynb`` shows of the course and the records, as Markdown: no kernel is needed to read it."""
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fssl_core.claims.verdict import Verdict, counts
@@ -30,12 +29,9 @@ def update_index() -> None:
     path = notebooks["index"].path
     stored = read_notebook(path)
     blocks = index_blocks({id: notebook for id, notebook in notebooks.items() if "/" in id}, kept_verdicts())
-    sources = [cell.source for cell in stored.cells if cell.cell_type == "markdown"]
-    for name in blocks:
-        marked = re.compile(rf"<!-- {name} -->.*?<!-- /{name} -->", re.DOTALL)
-        if sum(len(marked.findall(source)) for source in sources) != 1:
+    for name, places in fill(stored.cells, blocks).items():
+        if places != 1:
             raise FsslError(f"{path.name} needs <!-- {name} --> and <!-- /{name} --> in a Markdown cell, once.")
-    fill(stored.cells, blocks)
     write_notebook(path, stored)
 
 

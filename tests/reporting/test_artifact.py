@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from fssl_core.claims.judge import check_claims
 from fssl_core.devices import cpu_name
 from fssl_core.errors import FsslError, SettingError
-from fssl_core.experiments.store import asked
+from fssl_core.experiments.store import asked_keys
 from fssl_core.papers.records import recorded_results
 from fssl_core.reporting.artifact import Artifact
 from fssl_core.reporting.tables import Quantity, beside_paper
@@ -278,7 +278,7 @@ def test_a_notebook_gives_its_parameters_and_the_artifact_knows_what_was_changed
     ):
         with pytest.raises(FsslError, match="These are results of before the set-up"):
             use(before_set_up)
-    asked.add("of another profile")  # as run_all does
+    asked_keys.add("of another profile")  # as run_all does
     artifact._check_current(before_set_up)
     with pytest.raises(SettingError, match=r"profile='fast' cannot be used: expected one of smoke, laptop"):
         Artifact.of_notebook("monacosfl/fig6", namespace | {"profile": "fast"})
