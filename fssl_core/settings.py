@@ -304,10 +304,13 @@ def did_you_mean(value: object, known: Iterable) -> str:
 
 
 def closest(value: object, known: Iterable) -> str | None:
-    """What of the known is written much like this value, if any is."""
+    """What of the known is written much like this value, or else the only one that has it as a word; if any is."""
     names = {one.casefold(): one for one in known if isinstance(one, str)}
-    close = difflib.get_close_matches(value.casefold(), names, n=1) if isinstance(value, str) else []
-    return names[close[0]] if close else None
+    if not isinstance(value, str):
+        return None
+    close = difflib.get_close_matches(value.casefold(), names, n=1)
+    close = close or [name for name in names if value.casefold() in name.split("_")]
+    return names[close[0]] if len(close) == 1 else None
 
 
 def check_range(name: str, value: float, low: float = -math.inf, high: float = math.inf) -> None:

@@ -14,7 +14,17 @@ from fssl_core.evaluation.landscape_runs import LandscapeSettings
 from fssl_core.evaluation.probe_runs import ProbeSettings
 from fssl_core.federation.client_updates import ClientUpdate, FedEMA
 from fssl_core.objectives import BYOL, SimCLR
-from fssl_core.settings import Count, DataName, Range, Settings, Share, check_choice, check_range, check_types
+from fssl_core.settings import (
+    Count,
+    DataName,
+    Range,
+    Settings,
+    Share,
+    check_choice,
+    check_range,
+    check_types,
+    closest,
+)
 from fssl_core.training.averaging import AveragingSettings
 from fssl_core.training.layerwise import LayerwiseSettings
 from fssl_core.training.modular import ModularSettings
@@ -188,6 +198,9 @@ def test_a_name_that_is_nearly_right_is_told_what_it_may_have_meant():
         check_choice("objective", "simlcr", ["simclr", "byol", "a, b"])
     with pytest.raises(SettingError, match=r"one of simclr, byol\.$"):
         check_choice("objective", "moco", ["simclr", "byol"])
+    assert closest("batch", ["client_batch", "batches_a", "epochs"]) == "batches_a"  # as it is written
+    assert closest("batch", ["client_batch", "epochs"]) == "client_batch"
+    assert closest("rate", ["learning_rate", "client_learning_rate", "epochs"]) is None  # two have the word
     with pytest.raises(SettingError, match=r"expected learning_rate, or another of the settings of \w+: seed, "):
         ProbeSettings(pretraining=MoonSettings()).pretraining.changed(lerning_rate=0.1)
 

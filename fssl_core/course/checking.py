@@ -57,7 +57,8 @@ class Result:
 
     def data(self) -> dict[str, Any]:
         """What a report reads."""
-        passed, answered = self.status == "right", self.status != "unanswered"
+        passed = self.status == "right"
+        answered = self.status != "unanswered" and (self.kind == "check" or self.value is not None)  # with a number
         found = {"exercise": self.exercise, "kind": self.kind, "answered": answered, "passed": passed}
         return found | {"hint": self.hint} | ({} if self.value is None else {"value": self.value})
 
@@ -113,7 +114,9 @@ def checked(known: Exercise, answer: Any, seed: int = 0) -> Result:
     except Exception as error:  # an answer so odd that the test fails on it
         text = _sentence(f"the answer could not be tested: {type(error).__name__}: {printable(error)}")
         if not callable(answer) and "not callable" in str(error):
-            text = f"The answer is to be a function, and this is a {type(answer).__name__}: name it, do not call it."
+            text = (
+                f"The answer is to be a function, and this is of type {type(answer).__name__}: name it, do not call it."
+            )
         return Result(known.id, "check", "not yet", "untested", text)
     return Result(known.id, "check", "right")
 
@@ -180,8 +183,8 @@ def _watched(function: Callable) -> Callable:
         if given is None:  # the cell of an exercise returns `...` before anybody has filled it in
             raise Wrong(
                 "none",
-                "your function returned None: nothing is returned, or something that is None, as the grad "
-                "of a tensor is that asks for no gradient.",
+                "your function returned None. Is a `return` missing? The `.grad` of a tensor without a gradient is "
+                "None, too.",
             )
         if unanswered(given):
             raise _Unanswered

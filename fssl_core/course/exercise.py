@@ -212,6 +212,8 @@ def as_number(given: Any) -> float:
     """An answer as a finite number; :class:`Wrong` for what is none."""
     if isinstance(given, Tensor | np.ndarray) and len(given.reshape(-1)) == 1:
         given = given.item()
+    elif isinstance(given, Tensor | np.ndarray):
+        raise Wrong("type", f"the answer has the shape {list(given.shape)}; expected is a single number.")
     if isinstance(given, str):
         how = "without quotes" if _is_number(given) else "alone, without its unit"
         raise Wrong("type", f"expected a number, got the text {given!r}: write the number {how}.")

@@ -190,9 +190,10 @@ def take_parameters(
     values = {}
     for name, default in defaults.items():
         if name not in namespace:
-            raise FsslError(
-                f"The parameter {name} of {notebook} has no value. Write {name} = {default!r} and try again."
+            advice = (
+                f"Write {name} = {default!r} and try again." if parameters_cell else "Run the parameters cell first."
             )
+            raise FsslError(f"The parameter {name} of {notebook} has no value. {advice}")
         values[name] = namespace[name] = checked_value(name, namespace[name], default, notebook)
     for name, settings in values.items():
         for setting in settings if isinstance(settings, dict) else ():
@@ -219,10 +220,10 @@ def _executed_cells(history: Sequence[str]) -> tuple[str, str]:
     """The parameters cell that IPython executed last, and what papermill injected after it; either may be empty."""
     parameters_cell = injected = ""
     for source in history:
-        if "profile" in _assigned(source, annotated=True):
-            parameters_cell, injected = source, ""
-        elif source.startswith("# Parameters\n"):  # papermill's mark
+        if source.startswith("# Parameters\n"):  # papermill's mark
             injected = source
+        elif "profile" in _assigned(source):  # with an annotation or without
+            parameters_cell, injected = source, ""
     return parameters_cell, injected
 
 
@@ -234,10 +235,10 @@ def _parsed(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
-def _assigned(source: str, *, annotated: bool = False) -> Iterator[str]:
-    """Names that a cell assigns at its top level, or only those with an annotation."""
+def _assigned(source: str) -> Iterator[str]:
+    """Names that a cell assigns at its top level."""
     for line in _parsed(source).body:
-        if isinstance(line, ast.AnnAssign) or (isinstance(line, ast.Assign) and not annotated):
+        if isinstance(line, ast.AnnAssign | ast.Assign):
             yield from _targets(line)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from fssl_core.errors import FsslError, RunsFailedError
+from fssl_core.errors import FsslError, RunsFailedError, SettingError
 
 PAUSE_SECONDS = 0.5  # until a run that another process has is asked for again
 
@@ -136,6 +136,8 @@ class Schedule:
             lines = [f"{title(run)}: {one_line(error)}" for run, error in errors]
             more = f" {self.skipped} more build on these." if self.skipped else ""
             advice = "Those that are finished are stored; run again to compute the others."
+            if all(isinstance(error, SettingError) for _, error in errors):
+                advice = "Those that are finished are stored; change the setting to compute the others."
             raise RunsFailedError(f"{len(errors)} runs failed.{more} {advice}\n" + "\n".join(lines)) from errors[0][1]
 
 

@@ -123,6 +123,8 @@ def curves(
         style.lines_over_seeds(axes, rows, x, metric, styles, hue=hue, apart=offset)
         if len(ticks) <= MOST_TICKS:
             axes.set_xticks(ticks)
+        if len(ticks) == 1:  # markers beside their x stay near it
+            axes.set_xlim(ticks[0] - 1, ticks[0] + 1)
         if paper is not None:
             for number, (name, look) in enumerate(styles.items()):
                 paper_rows = paper[paper[hue] == name]

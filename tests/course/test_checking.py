@@ -72,7 +72,7 @@ def test_whatever_the_answer_is_there_is_one_result(answer, status, hint):
 
 
 def test_a_forgotten_return_and_a_call_in_place_of_a_function_are_named():
-    assert "nothing is returned, or something that is None" in checked(ADD, lambda x: None).text
+    assert "Is a `return` missing?" in checked(ADD, lambda x: None).text
     assert checked(ADD, lambda x: ...).text == checked(ADD, None).text == ""
     assert checked(ADD, torch.tensor(3.0)).text == (
         "The answer is to be a function, and this is a Tensor: name it, do not call it."
@@ -183,6 +183,7 @@ def test_a_guess_is_set_beside_the_record(guess, given, status, hint, off):
         ),
         (float("nan"), "Expected a finite number, got nan."),
         (True, "Expected a number, got bool."),
+        (torch.ones(3, 2), "The answer has the shape [3, 2]; expected is a single number."),
     ],
 )
 def test_what_is_no_number_is_named(guess, given, text):

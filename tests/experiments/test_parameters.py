@@ -198,6 +198,20 @@ def test_what_a_reader_writes_elsewhere_is_the_readers_own():
     assert take_parameters("paper/fig1", again, DEFAULTS) == DEFAULTS
 
 
+@pytest.mark.parametrize("slip", ["sedes: list = [4]", "sedes = [4]"])
+def test_a_cell_without_annotations_is_one_of_parameters(slip):
+    cell = f"profile = 'smoke'\nseeds = []\nrate = 0.1\nepochs = 3\nplot = True\noverrides = {{}}\n{slip}"
+    with pytest.raises(SettingError, match=r"sedes=\[4\] .*\(did you mean seeds\?\)"):
+        take_parameters("paper/fig1", namespace_of(CELL, cell), DEFAULTS)
+    mended = namespace_of(f"{CELL}\n{slip}", cell.replace(slip, ""))
+    assert take_parameters("paper/fig1", mended, DEFAULTS) == DEFAULTS
+
+
+def test_without_its_parameters_cell_a_notebook_asks_for_it():
+    with pytest.raises(FsslError, match=r"The parameter profile of paper/fig1 has no value\. Run the parameters cell"):
+        take_parameters("paper/fig1", {"In": ["import torch"]}, DEFAULTS)
+
+
 def test_a_parameter_that_was_deleted_is_asked_for():
     namespace = namespace_of(CELL.replace("epochs: int = 3\n", ""))
     with pytest.raises(FsslError, match=r"The parameter epochs of paper/fig1 has no value. Write epochs = 3 and"):

@@ -60,7 +60,7 @@ def divide(answer, generator):
     if not isinstance(parts, list | tuple):
         raise Wrong("type", f"expected a list of tensors, one for each client, got {type(parts).__name__}.")
     if len(parts) != clients:
-        raise Wrong("count", f"{clients} clients have shares, and you return {len(parts)} lists of images.")
+        raise Wrong("count", f"{clients} clients have shares; lists of images that you return: {len(parts)}.")
     parts = [as_tensor(part).flatten() for part in parts]
     if any(part.dtype == torch.bool for part in parts):
         raise Wrong("type", "expected the indices of each client's images, not a mask of all images.")
