@@ -24,7 +24,7 @@ from torch import Tensor
 from fssl_core.federation.schedule import Stage
 from fssl_core.objectives import BYOL
 from fssl_core.training.layerwise import LayerStack, LayerwiseSettings, LayerwiseTrainer
-from tests.benchmarks.timing import milliseconds
+from tests.benchmarks.timing import milliseconds, train_on
 from tests.costs.step_memory import noise
 from tests.training.test_layerwise import tiny
 from tests.training.test_split import tiny_data
@@ -86,8 +86,8 @@ def test_a_step_of_the_last_stage_takes_at_most_0_65_of_one_with_frozen_layers_i
     for trainer in sides:
         trainer.enter(trainer.plan[-1])
         trainer.train_client(0, 0)
-    (batch,) = sides[0].batches(0, 0)
-    shared, twice = milliseconds(*(partial(trainer.step, *batch) for trainer in sides), warm_up=2, repeats=7)
+    batches = sides[0].batches(0, 0)
+    shared, twice = milliseconds(*(partial(train_on, trainer, batches) for trainer in sides), warm_up=2, repeats=7)
     print("\nfrozen layers in each branch ms   shared ms   ratio    bar")
     print(f"{twice:31.0f} {shared:11.0f} {shared / twice:7.2f} {BAR:6.2f}")
     assert torch.stack(losses[0]).unique().numel() == 10

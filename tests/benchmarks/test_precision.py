@@ -22,7 +22,7 @@ from fssl_core.precision import _processor, chosen_precision
 from fssl_core.random import generator
 from fssl_core.training.averaging import AveragingSettings, AveragingTrainer
 from fssl_core.training.split import SplitSettings, SplitTrainer
-from tests.benchmarks.timing import milliseconds
+from tests.benchmarks.timing import milliseconds, train_on
 
 pytestmark = pytest.mark.benchmark
 
@@ -61,9 +61,8 @@ def averaging_step(norm: str, width: int, precision: str) -> partial:
         objective=SimCLR(), dataset="noise", partition="iid", clients=1, width=width, batch=64, norm=norm, seed=0
     )
     trainer = AveragingTrainer(settings.changed(precision=precision), noise(64))
-    (batch,) = trainer.batches(0, 0)
     trainer.worker.take(trainer.shared, [0])
-    return partial(trainer.step, *batch)
+    return partial(train_on, trainer, trainer.batches(0, 0))
 
 
 def dense_step(norm: str, width: int, images: int, precision: str, architecture: str = "resnet18") -> partial:

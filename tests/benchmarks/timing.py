@@ -2,8 +2,18 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+
+from torch import Tensor
+
+from fssl_core.training.averaging import AveragingTrainer
+
+
+def train_on(trainer: AveragingTrainer, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Of the client that is training, from ``uint8`` images to updated weights, on what ``trainer.batches`` gave."""
+    for rows, views in trainer.prepared(batches):
+        trainer.step(rows, views)
 
 
 def milliseconds(*functions: Callable[[], object], repeats: int = 5, warm_up: int = 4) -> list[float]:
