@@ -75,7 +75,7 @@ def test_a_forgotten_return_and_a_call_in_place_of_a_function_are_named():
     assert "Is a `return` missing?" in checked(ADD, lambda x: None).text
     assert checked(ADD, lambda x: ...).text == checked(ADD, None).text == ""
     assert checked(ADD, torch.tensor(3.0)).text == (
-        "The answer is to be a function, and this is a Tensor: name it, do not call it."
+        "The answer is to be a function, and this is of type Tensor: name it, do not call it."
     )
 
 
